@@ -535,13 +535,17 @@ def test_gradients_are_compared_for_the_same_batch_and_parameters(name: str, mon
     assert gradients.gradient(gradients.CASES[name], "cpu", small=True).norm() > 0
 
 
+def stages(folder: Path, monkeypatch: pytest.MonkeyPatch, *commands: str) -> argparse.Namespace:
+    """What the GPU benchmark is given to write to a folder; its stages are these commands, one after the other."""
+    left = iter(commands)
+    monkeypatch.setattr(gpu, "started", lambda words: subprocess.Popen(next(left).split(), start_new_session=True))
+    return argparse.Namespace(device="cpu", smoke=True, out=folder, again=False)
+
+
 def test_a_stage_has_a_time_limit_and_is_measured_once_at_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = argparse.Namespace(device="cpu", smoke=True, out=tmp_path, again=False)
-    commands = ["sleep 30", "true"]
-    monkeypatch.setattr(gpu, "started", lambda words: subprocess.Popen(commands.pop(0).split(), start_new_session=True))
-    told = []
+    given, told = stages(tmp_path, monkeypatch, "sleep 30", "true"), []
     for seconds in (0.1, 60.0, 60.0):
         monkeypatch.setattr(gpu, "STAGES", {"pong": gpu.Stage(gpu.pong, seconds)})
         gpu.run_stage("pong", given)
@@ -592,9 +596,7 @@ def test_a_stage_with_tests_that_fail_has_failed(tmp_path: Path, monkeypatch: py
 def test_a_stage_that_failed_is_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = argparse.Namespace(device="cpu", smoke=True, out=tmp_path, again=False)
-    commands = ["false", "true"]
-    monkeypatch.setattr(gpu, "started", lambda words: subprocess.Popen(commands.pop(0).split(), start_new_session=True))
+    given = stages(tmp_path, monkeypatch, "false", "true")
     for _ in range(2):
         gpu.run_stage("pong", given)
     told = [line.split(",")[0] for line in capsys.readouterr().out.splitlines()]

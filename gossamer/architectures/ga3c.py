@@ -80,12 +80,13 @@ class GA3C:
             )
         numbers, most = Numbers(self.agents, self.predictors, self.trainers), self._limits()
         each, sizes = self.num_envs // self.agents, self._sizes(most.agents)
+        envs = Envs(each, self.env_workers)
         rule = serving.batch_rule(
             self.min_batch,
             self.max_batch,
             self.batch_timeout,
             actors=self.agents,
-            envs=each,
+            envs=envs.of_group(task.groups),
             groups=task.groups,
             option="--agents",
         )
@@ -100,7 +101,6 @@ class GA3C:
                 exchange = Broadcast(newest, shared, recovers=rank == 0, elsewhere=False)
                 p.worker(learn, saved=True)(task, TrainerPool(pool, sizes, each, most.trainers), exchange)
             p.worker(predict, copies=most.predictors)(task, requests, newest, rule=rule)
-            envs = Envs(each, self.env_workers)
             p.worker(act, copies=most.agents)(task, Served(requests), AgentPool(pool), envs=envs)
             if self.adjust_seconds:
                 seed = task.stream("adjust")

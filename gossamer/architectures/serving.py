@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gossamer.exchange import Parameters, fetch
-from gossamer.loops import end_requests, predict
+from gossamer.loops import Envs, end_requests, predict
 from gossamer.policy import Policy, Replica
 from gossamer.policy.served import BatchRule, Presence, Requests, Served
 from gossamer.policy.served.options import PolicyKind, batch_rule
@@ -74,7 +74,7 @@ def policies_of(options: Options, task: Task, *, actors: int, envs: int) -> Poli
         options.max_batch,
         options.batch_timeout,
         actors=actors,
-        envs=envs,
+        envs=Envs(envs).of_group(task.groups),
         groups=task.groups,
     )
     return Policies(options.predictors, rule)

@@ -140,6 +140,8 @@ REFUSED = {
     "impala --policy served --num-envs 8 --alternating --min-batch 5": (
         "--min-batch 5: must be at most 4, with --alternating, which has half of the 8 environments wait at a time"
     ),
+    "impala --policy served --num-envs 2 --actors 2 --alternating": "--alternating: each actor has 1 of the --num-envs",
+    "ga3c --num-envs 4 --alternating": "--alternating: each actor has 1 of the --num-envs",
     "apex --policy served --actors 1 --alternating --max-batch 8": (
         "--max-batch 8: must be at least 16, the environments of one of the actors in a group"
     ),

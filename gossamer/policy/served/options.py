@@ -30,15 +30,14 @@ BATCH_TIMEOUT = partial(option, "How long a predictor waits for --min-batch.", l
 def batch_rule(
     min_batch: int, max_batch: int, timeout: float, *, actors: int, envs: int, groups: int = 1, option: str = "--actors"
 ) -> BatchRule:
-    """The rule of these options, for so many actors of a learner with so many environments each, of which one of
-    `groups` is evaluated at a time. `option`: that has the number of actors. Raises `UserError` if it could not be
-    followed."""
-    whole, envs, who = actors * envs, envs // groups, option.removeprefix("--")
-    total = actors * envs
+    """The rule of these options, for so many actors of a learner. Each has `groups` of so many environments, and asks
+    for the actions of one group at a time. `option`: that has the number of actors. Raises `UserError` if the rule
+    could not be followed."""
+    total, who = actors * envs, option.removeprefix("--")
     if min_batch > total:
         waiting = f"the environments of the {who} of a learner"
         if groups > 1:
-            waiting = f"with --alternating, which has half of the {whole} environments wait at a time"
+            waiting = f"with --alternating, which has half of the {groups * total} environments wait at a time"
         raise UserError(f"--min-batch {min_batch}: must be at most {total}, {waiting}")
     if max_batch and min_batch > max_batch:
         raise UserError(f"--min-batch {min_batch}: must be at most --max-batch {max_batch}")
