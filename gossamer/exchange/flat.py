@@ -19,8 +19,8 @@ UNTRAINED = (  # of an exchange of gradients alone
 class Flat:
     """`vector` [P] float32. The model's parameters are views of it; padding between them is zero. Parameters without
     gradients, which hold running statistics, come last. Before them come the parameters of modules whose `inseparable`
-    is True: layers whose outputs are in units of these statistics. Parameters of a module whose `exchanged` is False, such as a target network,
-    are not in it.
+    is True: layers whose outputs are in units of these statistics. Parameters of a module whose `exchanged` is False,
+    such as a target network, are not in it.
 
     Each parameter keeps its memory format, channels last for example. Raises `ValueError` if the model has no
     parameters, parameters of another dtype than float32, or parameters on more than one device."""
