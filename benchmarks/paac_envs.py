@@ -2,6 +2,7 @@
 
     .venv/bin/python -m benchmarks.paac_envs                 # our defaults of A2C, at one learning rate
     .venv/bin/python -m benchmarks.paac_envs --preset paper  # the paper's, at a rate of 0.0007 x n_e
+    .venv/bin/python -m benchmarks.paac_envs --speed         # steps per second only, five minutes
 
 Trains one run after the other until the mean return of the last 100 games is 18, on an otherwise idle machine, and
 writes `pong-paac-envs.json` (`pong-paac-envs-paper.json`) and a plot after each seed. It can be started again at any
@@ -10,6 +11,9 @@ time: finished runs are skipped and an interrupted one is resumed. For each n_e:
 * `steps_per_second`: of the whole training, medians over seeds.
 * `median_goal_steps`, `median_goal_seconds`: until the return of 18; null if most seeds did not reach it.
 * `seeds`: see `benchmarks.curves`.
+
+`--speed` trains each n_e in turn for some seconds after a warm-up, in rounds, and writes `speed-paac-envs.json`: steps
+per second and busy cores by round, and the median of the ratios to the speed with the fewest environments.
 """
 
 from __future__ import annotations
@@ -18,11 +22,16 @@ import argparse
 import importlib.util
 import shlex
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.curves import build, plot, train
-from benchmarks.provenance import add_out, keep, provenance
+from benchmarks.provenance import Results, add_out, keep, provenance
+from gossamer.config.build import program
+from gossamer.config.resolve import configure
+from gossamer.launch.threads import threads
+from gossamer.tools.bench import Reports
 
 ENVS = (16, 32, 64, 128, 256)
 GOAL = 18.0
@@ -45,6 +54,27 @@ def figures(runs: dict[str, list[Path]]) -> dict[str, Any]:
     return found
 
 
+def speeds(counts: Sequence[int], seconds: float, rounds: int, results: Results) -> None:
+    """Measure steps per second, and write after each round."""
+    found: dict[int, list[Reports]] = {envs: [] for envs in counts}
+    for _ in range(rounds):
+        for envs, runs in found.items():
+            config = configure("paac", env="pong", algorithm="a2c", num_envs=envs, steps=10**15)
+            runs.append(Reports(seconds))
+            threads(program(config), runs[-1])
+        results.write({"num_envs": {str(envs): _speed(runs, found[counts[0]]) for envs, runs in found.items()}})
+
+
+def _speed(runs: Sequence[Reports], fewest: Sequence[Reports]) -> dict[str, Any]:
+    """The figures of one n_e, beside those of the fewest environments in the same rounds."""
+    ratio = statistics.median(run.rate() / beside.rate() for run, beside in zip(runs, fewest, strict=True))
+    return {
+        "steps_per_second": [round(run.rate()) for run in runs],
+        "cores": [round(run.busy, 2) for run in runs],
+        "ratio": round(ratio, 3),
+    }
+
+
 def main() -> None:
     """Train and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -53,8 +83,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--steps", type=int, default=8_000_000, help="of a run that does not reach the return")
     parser.add_argument("--work", type=Path, default=Path("runs/paac-envs"), help="directory of the runs")
+    parser.add_argument("--speed", action="store_true", help="only measure steps per second")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement of --speed")
+    parser.add_argument("--rounds", type=int, default=3, help="of --speed")
     add_out(parser)
     given = parser.parse_args()
+    if given.speed:
+        return speeds(given.envs, given.seconds, given.rounds, Results("speed-paac-envs", given.out))
     if importlib.util.find_spec("matplotlib") is None:
         parser.error("matplotlib is not installed: make bench-install")
     origin, name = provenance(), "pong-paac-envs" + "-paper" * (given.preset == "paper")
