@@ -83,6 +83,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--steps", type=int, default=8_000_000, help="of a run that does not reach the return")
     parser.add_argument("--work", type=Path, default=Path("runs/paac-envs"), help="directory of the runs")
+    parser.add_argument("--untimed", action="store_true", help="other programs run beside: only steps compare")
     parser.add_argument("--speed", action="store_true", help="only measure steps per second")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement of --speed")
     parser.add_argument("--rounds", type=int, default=3, help="of --speed")
@@ -99,7 +100,7 @@ def main() -> None:
             directory = given.work / given.preset / str(envs) / f"seed-{seed}"
             train(options(envs, given.preset, given.steps), seed, directory, GOAL)
             runs[label].append(directory)
-        path = keep(name, {**origin, "seconds_compare": True, **figures(runs)}, given.out)
+        path = keep(name, {**origin, "seconds_compare": not given.untimed, **figures(runs)}, given.out)
         plot(runs, GOAL, path.with_suffix(".png"))
     print(path)
 
