@@ -40,6 +40,21 @@ def test_a_cue_is_remembered_with_action_values_of_sequences(tmp_path: Path) -> 
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "steps"),
+    [
+        ("pqn", 60_000),
+        *(pytest.param(each, 120_000, marks=pytest.mark.long) for each in ("nstep-q", "one-step-q", "sarsa")),
+    ],
+)
+def test_a_cue_is_remembered_with_action_values_of_rollouts(tmp_path: Path, algorithm: str, steps: int) -> None:
+    """To the end of the run: a policy is unsteady when it first remembers."""
+    learned(
+        tmp_path, "paac", env="recall", algorithm=algorithm, steps=steps, memory="lstm", threads=1, least=0.95,
+        episodes=200, greedy=True,
+    )  # fmt: skip
+
+
 @pytest.mark.long
 def test_a_cue_is_remembered_by_the_architecture_r2d2(tmp_path: Path) -> None:
     """To the end of the run: some environments explore to the end, and a policy is unsteady when it first remembers."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -14,13 +14,8 @@ from gossamer.algorithms.returns import lambda_returns
 from gossamer.data import Trajectory
 from gossamer.presets import accelerated
 from gossamer.presets.layers import Layer
-from gossamer.presets.rules import critic_without_memory
+from gossamer.presets.rules import critic_without_memory, long_rollouts_with_memory
 from gossamer.system.options import option, options
-
-
-def long_rollouts_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Gradients flow back to the start of a rollout: what must be remembered has to lie within it."""
-    return {} if values["memory"] == "none" else {"rollout_length": 32}
 
 
 @options

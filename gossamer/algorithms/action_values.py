@@ -20,7 +20,8 @@ from gossamer.spaces import Discrete, Spec
 from gossamer.system.errors import UserError
 from gossamer.system.options import options, word
 
-OTHERS = "a2c, ppo, vtrace and appo"  # that work with all actions and with memory
+OTHERS = "a2c, ppo, vtrace and appo"  # that work with all actions
+REMEMBERING = f"pqn, nstep-q, one-step-q, sarsa, r2d2, {OTHERS}"  # that work with memory
 
 
 def normalize_layers(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -48,7 +49,7 @@ class ActionValues:
         name = word(type(self))
         if network.memory != "none":
             raise UserError(
-                f"--memory {network.memory}: {name} has none; stack pictures (--frame-stack), or use r2d2, {OTHERS}"
+                f"--memory {network.memory}: {name} has none; stack pictures (--frame-stack), or use {REMEMBERING}"
             )
         check_values(name, spec, network, env)
 
@@ -84,6 +85,15 @@ class RescaledValues(ActionValues):
     def scale(self) -> Scale:
         """See `ActionValues`."""
         return Scale(EPSILON) if self.rescale_values else OF_RETURNS
+
+
+@options
+class OnPolicyValues(RescaledValues):
+    """Base of those that learn from rollouts as they were acted, which have the state of a memory."""
+
+    def check(self, spec: Spec, network: Network, env: str) -> None:
+        """See `Limited`."""
+        check_values(word(type(self)), spec, network, env)
 
 
 def check_values(name: str, spec: Spec, network: Network, env: str) -> None:

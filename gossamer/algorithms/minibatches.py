@@ -22,18 +22,14 @@ def minibatches(
     """Split a rollout at random into `count` minibatches, fewer if it is too small for so many, `epochs` times. Yield
     the indices [N] of each in the flattened rollout, with the model's outputs for them. With memory a minibatch
     consists of whole sequences: all steps of some environments."""
-    length, envs = batch.reward.shape
-    device = batch.reward.device
     if not batch.state:
         evaluated = by_index(model, batch.obs[:-1].flatten(0, 1))
         for index in shuffled(batch, rng, count=count, epochs=epochs):
             policy, value = evaluated(index)
             yield index, policy, value
         return
-    steps = torch.arange(length, device=device).unsqueeze(1) * envs  # [T, 1]
-    for _ in range(epochs):
-        for chosen in torch.randperm(envs, generator=rng, device=device).tensor_split(min(count, envs)):
-            yield (steps + chosen).flatten(), *evaluate(model, batch, chosen)
+    for envs, index in sequences(batch, rng, count=count, epochs=epochs):
+        yield index, *evaluate(model, batch, envs)
 
 
 def shuffled(batch: Trajectory, rng: torch.Generator, *, count: int, epochs: int = 1) -> Iterator[Tensor]:
@@ -42,6 +38,19 @@ def shuffled(batch: Trajectory, rng: torch.Generator, *, count: int, epochs: int
     for _ in range(epochs):
         steps = torch.randperm(batch.steps, generator=rng, device=batch.reward.device)
         yield from steps.tensor_split(min(count, batch.steps))
+
+
+def sequences(
+    batch: Trajectory, rng: torch.Generator, *, count: int, epochs: int = 1
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Split the environments of a rollout at random into `count` groups, fewer if there are fewer environments,
+    `epochs` times. Yield each group, and the indices [N] of all its steps in the flattened rollout."""
+    length, envs = batch.reward.shape
+    steps = torch.arange(length, device=batch.reward.device).unsqueeze(1) * envs  # [T, 1]
+    for _ in range(epochs):
+        order = torch.randperm(envs, generator=rng, device=batch.reward.device)
+        for chosen in order.tensor_split(min(count, envs)):
+            yield chosen, (steps + chosen).flatten()
 
 
 def by_index(model: nn.Module, obs: Tensor) -> Callable[[Tensor], Any]:

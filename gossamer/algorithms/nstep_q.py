@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from gossamer.algorithms.action_values import DoubleQ, RescaledValues, normalize_layers
+from gossamer.algorithms.action_values import DoubleQ, OnPolicyValues, normalize_layers
 from gossamer.algorithms.base import Valued, evaluating, own_rewards
 from gossamer.algorithms.exploration import (
     EPSILON_END,
@@ -20,16 +20,18 @@ from gossamer.algorithms.exploration import (
 )
 from gossamer.algorithms.losses import Loss, q_learning
 from gossamer.algorithms.returns import n_step
+from gossamer.algorithms.sequences import ACTED, LAST, q_of
 from gossamer.algorithms.target import add_target, target_by_version
 from gossamer.data import Trajectory
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.presets.layers import Layer
+from gossamer.presets.rules import long_rollouts_with_memory
 from gossamer.spaces import Spec
 from gossamer.system.options import option, options
 
 
 @options
-class NStepQ(RescaledValues):
+class NStepQ(OnPolicyValues):
     """One gradient step per rollout. The target of Q(x_t, a_t) is the sum of the discounted rewards to the end of the
     rollout and the discounted value of its last observation by the target network; with `double`, of the action that
     the network itself prefers there. There is no correction for actions that were not the best ones. With
@@ -61,11 +63,20 @@ class NStepQ(RescaledValues):
         target_net = target_by_version(model, self.target_period)
         estimate: Valued = self.scale.estimate(DoubleQ(self.gamma, model)) if self.double else self
         reward = own_rewards(estimate, target_net, batch)
-        with evaluating(target_net):
-            bootstrap = estimate.value(target_net, batch.obs[-1], {})
-        target = self.scale.of(n_step(reward, batch.discount, bootstrap))
-        q = model(batch.obs[:-1].flatten(0, 1))
+        target = self.scale.of(n_step(reward, batch.discount, self._bootstrap(model, target_net, batch)))
+        q = q_of(model, batch, ACTED).flatten(0, 1)
         yield q_learning(q, batch.action.flatten(), target.flatten(), huber=self.huber, scale=self.loss_scale)
+
+    @torch.no_grad()
+    def _bootstrap(self, model: nn.Module, target_net: nn.Module, batch: Trajectory) -> Tensor:
+        """The value [B] of a rollout's last observation."""
+        with evaluating(target_net):
+            older = q_of(target_net, batch, LAST)[0]
+        if not self.double:
+            return self.scale.returns(older.amax(-1))
+        with evaluating(model):
+            best = q_of(model, batch, LAST)[0].argmax(-1, keepdim=True)
+        return self.scale.returns(older.gather(-1, best).squeeze(-1))
 
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("exploration ends after a tenth of the run", rules=(explore_a_tenth,)),
@@ -91,13 +102,14 @@ class NStepQ(RescaledValues):
                 "final_fraction": 0.0,
                 "max_grad_norm": 10.0,
             },
-            (normalize_layers,),
+            (normalize_layers, long_rollouts_with_memory),
             kind="vector",
         ),
         Layer("80 steps between updates", {"num_envs": 16}, kind="pixels", beside=("paac",)),
         Layer(
             "tuned on CartPole-v1, tried on Catch: 16 steps between updates",
             {"num_envs": 4, "rollout_length": 4, "target_period": 100},
+            (long_rollouts_with_memory,),
             kind="vector",
             beside=("paac",),
         ),

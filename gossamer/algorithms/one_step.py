@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from gossamer.algorithms.action_values import RescaledValues, normalize_layers
+from gossamer.algorithms.action_values import OnPolicyValues, normalize_layers
 from gossamer.algorithms.base import evaluating, own_rewards
 from gossamer.algorithms.exploration import (
     EPSILON_END,
@@ -22,16 +22,18 @@ from gossamer.algorithms.exploration import (
 )
 from gossamer.algorithms.losses import Loss, q_learning
 from gossamer.algorithms.rescaling import Scale
+from gossamer.algorithms.sequences import ACTED, NEXT, q_of
 from gossamer.algorithms.target import add_target, target_by_version
 from gossamer.data import Trajectory, Tree
-from gossamer.nn.networks import Network, QNetwork
+from gossamer.nn.networks import Network, QNetwork, action_values
 from gossamer.presets.layers import Layer
+from gossamer.presets.rules import long_rollouts_with_memory
 from gossamer.spaces import IMPOSSIBLE, Spec
 from gossamer.system.options import option, options
 
 
 @options
-class OneStep(RescaledValues):
+class OneStep(OnPolicyValues):
     """Options of both. One gradient step per rollout, from the squared errors of all its steps. With `rescale_values`
     the network learns h(target), and values in targets are h^-1 of the target network's outputs (`rescaling`)."""
 
@@ -80,7 +82,7 @@ class OneStep(RescaledValues):
                 "final_fraction": 0.0,
                 "max_grad_norm": 10.0,
             },
-            (normalize_layers,),
+            (normalize_layers, long_rollouts_with_memory),
             kind="vector",
         ),
         Layer("80 steps between updates", {"num_envs": 16}, kind="pixels", beside=("paac",)),
@@ -96,10 +98,9 @@ class OneStepQ(OneStep):
         """See `Algorithm`."""
         target_net = target_by_version(model, self.target_period)
         reward = own_rewards(self, target_net, batch)
-        with evaluating(target_net):
-            following = self.value(target_net, batch.obs[1:].flatten(0, 1), {}).view_as(reward)
-        q = model(batch.obs[:-1].flatten(0, 1))
-        yield _loss(self, q, batch, reward + batch.discount * following)
+        with torch.no_grad(), evaluating(target_net):
+            following = self.scale.returns(q_of(target_net, batch, NEXT).amax(-1))  # [T, B]
+        yield _loss(self, q_of(model, batch, ACTED), batch, reward + batch.discount * following)
 
 
 @options
@@ -116,13 +117,13 @@ class Sarsa(OneStep):
         target_net = target_by_version(model, self.target_period)
         reward = own_rewards(AtEnd(self.gamma, self.scale, model, batch), target_net, batch)
         with torch.no_grad(), evaluating(target_net):
-            older = self.scale.returns(target_net(batch.obs[1:].flatten(0, 1)).unflatten(0, reward.shape))  # [T, B, A]
-        own = model(batch.obs.flatten(0, 1)).unflatten(0, batch.begins.shape)  # [T+1, B, A]
+            older = self.scale.returns(q_of(target_net, batch, NEXT))  # [T, B, A]
+        own = q_of(model, batch, slice(None))  # [T+1, B, A]
         with torch.no_grad():
             chosen = older[:-1].gather(2, batch.action[1:].unsqueeze(2)).squeeze(2)
             epsilon = epsilon_of(batch.behaviour[-1], valid(own[-2]).sum(-1))
             following = torch.cat([chosen, expected(older[-1], own[-1], epsilon).unsqueeze(0)])
-        yield _loss(self, own[:-1].flatten(0, 1), batch, reward + batch.discount * following)
+        yield _loss(self, own[ACTED], batch, reward + batch.discount * following)
 
 
 @dataclass(frozen=True)
@@ -139,9 +140,12 @@ class AtEnd:
         """Their expected values [F] by the network `model`, for the F final observations."""
         times, envs = zip(*((final.t, final.b) for final in self.batch.finals), strict=True)
         with evaluating(self.chooses):
-            choices = valid(self.chooses(self.batch.obs[times, envs])).sum(-1)
-            epsilon = epsilon_of(self.batch.behaviour[times, envs], choices)
-            return expected(self.scale.returns(model(obs)), self.chooses(obs), epsilon)
+            before, _ = action_values(
+                self.chooses, self.batch.obs[times, envs], state
+            )  # any state: the mask is as good
+            epsilon = epsilon_of(self.batch.behaviour[times, envs], valid(before).sum(-1))
+            own, older = (action_values(each, obs, state)[0] for each in (self.chooses, model))
+            return expected(self.scale.returns(older), own, epsilon)
 
 
 def valid(q: Tensor) -> Tensor:
@@ -158,6 +162,6 @@ def expected(q: Tensor, own: Tensor, epsilon: Tensor) -> Tensor:
 
 
 def _loss(options: OneStep, q: Tensor, batch: Trajectory, target: Tensor) -> Loss:
-    """The loss of action values [T * B, A] and target returns [T, B]."""
+    """The loss of action values [T, B, A] and target returns [T, B]."""
     target = options.scale.of(target).flatten()
-    return q_learning(q, batch.action.flatten(), target, huber=options.huber, scale=options.loss_scale)
+    return q_learning(q.flatten(0, 1), batch.action.flatten(), target, huber=options.huber, scale=options.loss_scale)

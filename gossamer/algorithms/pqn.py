@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from gossamer.algorithms.action_values import RescaledValues, normalize_layers
+from gossamer.algorithms.action_values import OnPolicyValues, normalize_layers
 from gossamer.algorithms.exploration import (
     EPSILON_END,
     EPSILON_START,
@@ -19,17 +19,19 @@ from gossamer.algorithms.exploration import (
     explore_a_tenth,
 )
 from gossamer.algorithms.losses import Loss, q_learning
-from gossamer.algorithms.minibatches import by_index, shuffled
+from gossamer.algorithms.minibatches import by_index, sequences, shuffled
 from gossamer.algorithms.returns import lambda_returns
+from gossamer.algorithms.sequences import ACTED, q_of
 from gossamer.data import Trajectory
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.presets.layers import Layer
+from gossamer.presets.rules import long_rollouts_with_memory
 from gossamer.spaces import Spec
 from gossamer.system.options import option, options
 
 
 @options
-class PQN(RescaledValues):
+class PQN(OnPolicyValues):
     """Several epochs of minibatches over each rollout. The target of Q(x_t, a_t) is Q(lambda)'s, from the values of the
     best actions at acting time:
 
@@ -57,9 +59,21 @@ class PQN(RescaledValues):
 
     def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
         target = self.scale.of(lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)).flatten()
-        action, values_of = batch.action.flatten(), by_index(model, batch.obs[:-1].flatten(0, 1))
+        action = batch.action.flatten()
+        for index, q in self._minibatches(model, batch, rng):
+            yield q_learning(q, action[index], target[index], huber=self.huber)
+
+    def _minibatches(
+        self, model: nn.Module, batch: Trajectory, rng: torch.Generator
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """The indices [N] of each minibatch in the flattened rollout, and its action values [N, A]."""
+        if batch.state:
+            for envs, index in sequences(batch, rng, count=self.num_minibatches, epochs=self.epochs):
+                yield index, q_of(model, batch, ACTED, envs).flatten(0, 1)
+            return
+        values_of = by_index(model, batch.obs[:-1].flatten(0, 1))
         for index in shuffled(batch, rng, count=self.num_minibatches, epochs=self.epochs):
-            yield q_learning(values_of(index), action[index], target[index], huber=self.huber)
+            yield index, values_of(index)
 
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("as published: RAdam; a tenth of the run explores", {"optimizer": "radam"}, (explore_a_tenth,)),
@@ -90,6 +104,7 @@ class PQN(RescaledValues):
                 "final_fraction": 0.1,
                 "max_grad_norm": 10.0,
             },
+            (long_rollouts_with_memory,),
             kind="vector",
         ),
         Layer("512 steps between updates", {"num_envs": 16}, kind="pixels", beside=("paac",)),

@@ -1,4 +1,4 @@
-"""Sequences of steps for networks with memory."""
+"""Action values of sequences of steps, for networks with memory and without."""
 
 from __future__ import annotations
 
@@ -34,6 +34,24 @@ def trained_steps(mask: Tensor, exact: Tensor, burn_in: int) -> Tensor:
     first state is not `exact` [W]."""
     after = torch.arange(len(mask), device=mask.device).unsqueeze(1) >= burn_in
     return mask & (after | exact)
+
+
+ACTED, NEXT, LAST = slice(-1), slice(1, None), slice(-1, None)  # of a rollout: x_0 .. x_{T-1}, x_1 .. x_T, x_T
+
+
+def q_of(model: nn.Module, batch: Trajectory, steps: slice, envs: Tensor | None = None) -> Tensor:
+    """Q(x_t, .) [t, B, A] of the observations x_t of a rollout in `steps`. `envs`: of these environments only. A
+    network with memory goes over the whole rollout, from the state that was stored with it."""
+    chosen = slice(None) if envs is None else envs
+    if not batch.state:
+        obs = batch.obs[steps, chosen]
+        found: Tensor = model(obs.flatten(0, 1))
+        return found.view(*obs.shape[:2], -1)
+    assert isinstance(model, RecurrentValues), "only a recurrent network has a state"
+    state = {name: each[chosen] for name, each in batch.state.items()}
+    begins = batch.begins[:, chosen]
+    q, _ = model.unroll(batch.obs[:, chosen], state, begins)
+    return q.view(*begins.shape, -1)[steps]
 
 
 def unrolled(model: nn.Module, batch: Trajectory, burn_in: int = 0) -> Tensor:

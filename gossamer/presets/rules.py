@@ -10,6 +10,11 @@ from gossamer.system.processes import cores
 FEWEST_ENVS = 4  # of an actor, where the number of actors is not given: smaller batches make inference slow
 
 
+def long_rollouts_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Gradients flow back to the start of a rollout: what must be remembered has to lie within it."""
+    return {} if values["memory"] == "none" else {"rollout_length": 32}
+
+
 def returns_with_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """Values of long episodes are large. Their gradient would drown the policy's in the memory that they share."""
     return {"normalize_returns": values["memory"] != "none"}

@@ -46,7 +46,8 @@ REFUSED = {
     "among several; use a2c, ppo, vtrace and appo",
     "--env Pendulum-v1 --algorithm one-step-q": "--algorithm one-step-q: Pendulum-v1 has 1 continuous actions",
     "--env Pendulum-v1 --algorithm nstep-q": "--algorithm nstep-q: Pendulum-v1 has 1 continuous actions",
-    "--env catch --algorithm sarsa --memory lstm": "--memory lstm: sarsa has none; stack pictures",
+    "--env catch --algorithm dqn --memory lstm": "--memory lstm: dqn has none; stack pictures (--frame-stack), or use "
+    "pqn, nstep-q, one-step-q, sarsa, r2d2",
     "--env catch --learners 0": "--learners 0: must be at least 1",
     "--env catch --hosts 0": "--hosts 0: must be at least 1",
     "--env catch --shards -1": "--shards -1: must be at least 0",
@@ -75,7 +76,8 @@ def member_of(watcher: Watcher) -> dict[str, Any]:
     [
         *((method, {}, form) for method in METHODS for form in ({}, {"statistics": "own"}, {"shards": 2})),
         ("a2c", {"optimizer": "adam"}, {}),
-        ("a2c", {"memory": "lstm"}, {}),
+        *((method, {"memory": "lstm"}, {}) for method in ("a2c", "nstep-q", "one-step-q", "sarsa")),
+        ("nstep-q", {"memory": "gru"}, {"shards": 2}),
         ("sarsa", {"dtype": torch.bfloat16}, {}),
     ],
     ids=str,
