@@ -59,11 +59,20 @@ class Task:
     sharing: int = 0  # members that share a machine's cores; 0: `threads` 0 means torch's default
     groups: int = 1  # of each actor's environments: one steps while the actions of another are computed
     cuda_graphs: bool = True  # on a GPU
+    gpu: int | None = 0  # which GPU of the machine, counted round, where `device` names none; None: the worker's rank
+    around: bool = False  # whether the device is what `placed` chose
 
     def resolved(self) -> Task:
         """Resolve device and threads for the machine on which this is called."""
         threads = max(1, cores() // self.sharing) if self.sharing and not self.threads else self.threads
         return replace(self, device=resolve_device(self.device), threads=threads)
+
+    def placed(self, rank: int) -> Task:
+        """The task on the GPU of a worker of this rank: see `gpu`. For the device of `resolved`."""
+        count = torch.cuda.device_count() if self.device == "cuda" else 0
+        if count < 2:
+            return self
+        return replace(self, device=f"cuda:{(rank if self.gpu is None else self.gpu) % count}", around=True)
 
     def dtype(self, *, pictures: bool) -> torch.dtype:
         """What the torso computes in, on the device of `resolved`. `pictures`: whether observations have any."""

@@ -67,3 +67,22 @@ def test_a_task_is_resolved_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> No
     assert replace(left, sharing=16).resolved().threads == 1
     assert replace(left, sharing=0).resolved().threads == 0
     assert replace(left, threads=5).resolved().threads == 5
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu", "count", "expected"),
+    [
+        ("cuda", None, 2, ["cuda:0", "cuda:1", "cuda:0"]),  # by rank
+        ("cuda", 3, 2, ["cuda:1"] * 3),
+        ("cuda", 0, 2, ["cuda:0"] * 3),
+        ("cuda", None, 1, ["cuda"] * 3),
+        ("cuda:1", None, 2, ["cuda:1"] * 3),  # as the user says
+        ("cpu", None, 2, ["cpu"] * 3),
+    ],
+)
+def test_workers_go_round_over_the_gpus_of_a_machine(
+    device: str, gpu: int | None, count: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    task = replace(a_task(), device=device, gpu=gpu)
+    assert [task.placed(rank).device for rank in range(3)] == expected

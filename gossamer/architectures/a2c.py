@@ -12,6 +12,7 @@ members of the group     `keep`, the clock of a host: a host that is silent is l
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from gossamer.architectures.options import ENV_WORKERS, NUM_ENVS
@@ -69,7 +70,7 @@ class SynchronousA2C:
                 gradients = p.service(Gradients)(self.learners, h * self.learners)
                 between = Between(tuple(groups), h) if groups else None
                 p.worker(act_and_learn, copies=self.learners, saved=True)(
-                    task,
+                    replace(task, gpu=None),
                     Replica(),
                     own_experience(task.algorithm),
                     AllReduce(gradients, between=between),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from gossamer.architectures.gossip import GOSSIP, PUBLISHED, members, sqrt_of_members
@@ -55,7 +56,7 @@ class GALA:
             post = p.service(Mailboxes, saved=True)(groups, newest=gossip.newest, adds=gossip.adds)
             for exchange, copies in members(p, gossip, post, learners=self.learners, size=self.group_size):
                 p.worker(act_and_learn, copies=copies, saved=True)(
-                    task,
+                    replace(task, gpu=None),
                     Replica(),
                     own_experience(task.algorithm),
                     exchange,

@@ -143,27 +143,27 @@ class IMPALA:
                     memories.append(keep_rollouts(p, task, self.replay_size, filling, g * here + h))
         replaying = Replaying(self.replay_share, self.replay_size, tuple(memories) if memories else None)
         for number in range(learners):
-            rank = g * learners + number
+            rank, at = g * learners + number, replace(task, gpu=number)
             with self._home(p, task, g):
                 first, total = rank * crew, all_learners * crew
                 named = {copy_name(act, r, total): r for r in range(first, first + crew)}
                 queue = p.service(TrajectoryQueue)(actors=named, batching=batching)
-                requests = policies.add_predictors(p, task, newest[number], named)
+                requests = policies.add_predictors(p, at, newest[number], named)
                 copied = here > 0 and requests is None
                 exchange = Broadcast(newest[number], average, recovers=number == 0, elsewhere=copied)
                 batches = LearnerQueue(queue, batching, self.reuse, replaying)
                 if self.parallel_loading:
                     learner, loader = (copy_name(loop, rank, all_learners) for loop in (learn, load))
                     following = p.service(NextBatch)(queue, loader=loader, learner=learner)
-                    p.worker(load)(task, queue, following, replaying)
+                    p.worker(load)(at, queue, following, replaying)
                     drawn = replace(replaying, hosts=() if memories else None)  # by the loader
                     batches = replace(batches, next_batch=following, replaying=drawn)
-                p.worker(learn, saved=True)(task, batches, exchange)
+                p.worker(learn, saved=True)(at, batches, exchange)
                 if here:
                     p.worker(watch)(queue)
                 else:
                     policy = policies.here(newest[number], requests)
-                    p.worker(act, copies=actors)(task, policy, ActorQueue(queue), envs=envs)
+                    p.worker(act, copies=actors)(at, policy, ActorQueue(queue), envs=envs)
             for h, copy in enumerate(copies):
                 with p.host(f"actors{g * here + h}", cpus=self._actor_cpus(task)):
                     ranks, on_cpu = range(first + h * actors, first + (h + 1) * actors), replace(task, device="cpu")

@@ -18,6 +18,7 @@ model aggregation        `Gossip`: one fused average on the device after every `
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import ClassVar
 
 from gossamer.architectures.gossip import GOSSIP, PUBLISHED, members
@@ -86,7 +87,7 @@ class PALA:
                 here = {"learners": self.learners, "size": self.group_size, "first": h * self.learners}
                 for exchange, copies in members(p, gossip, proxy_here, **here):
                     p.worker(act_and_learn, copies=copies, saved=True)(
-                        task,
+                        replace(task, gpu=None),
                         Replica(),
                         own_experience(task.algorithm),
                         exchange,

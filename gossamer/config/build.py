@@ -132,7 +132,10 @@ def gpus(wired: Program, cluster: str | None) -> int:
     """How many GPUs of this machine the program uses, unless its hosts are other machines. Those of the cluster `local`
     take one each, as far as there are some."""
     hosts = sum(host.gpus > 0 for host in wired.hosts.values())
-    return min(hosts, torch.cuda.device_count() if cluster == "local" else 1)
+    if cluster is not None or not hosts:
+        return min(hosts, torch.cuda.device_count() if cluster == "local" else 1)
+    placed = {part.placed(copy.rank).device for copy in wired.crew for part in copy.node.args if isinstance(part, Task)}
+    return len(placed - {"cpu"})
 
 
 def learners(wired: Program) -> int:

@@ -74,7 +74,8 @@ class Flat:
         return vector
 
     def set_gradient(self, vector: Tensor) -> None:
-        """Replace the gradients by a vector [P]. Parameters without a gradient keep none."""
+        """Replace the gradients by a vector [P], perhaps of another GPU. Parameters without a gradient keep none."""
+        vector = vector.to(self.vector.device)
         for parameter, view in zip(self._parameters.values(), self.views(vector), strict=True):
             if parameter.grad is not None:
                 parameter.grad.copy_(view)

@@ -28,7 +28,7 @@ from gossamer.workers.making import await_made
 
 def prepared(ctx: Context, task: Task) -> Task:
     """Resolve the task on this machine, and set up torch for the calling worker."""
-    task = task.resolved()
+    task = task.resolved().placed(ctx.rank)
     if task.threads:
         use_threads(task.threads)  # each worker has its own
     flush_denormals()
@@ -39,8 +39,9 @@ def prepared(ctx: Context, task: Task) -> Task:
 
 
 def _here(task: Task, spec: Spec) -> HostInfo:
-    """What this worker computes with."""
-    return host_info(device=task.device, dtype=task.dtype(pictures=spec.pixels), threads=torch.get_num_threads())
+    """What this worker computes with, or if workers go round over the GPUs, what all of them do."""
+    device = "cuda" if task.around else task.device
+    return host_info(device=device, dtype=task.dtype(pictures=spec.pixels), threads=torch.get_num_threads())
 
 
 def empty(task: Task, spec: Spec, num_envs: int, state: Tree) -> Trajectory:

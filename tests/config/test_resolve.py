@@ -23,6 +23,7 @@ from gossamer.config.build import (
     check_workers,
     device,
     device_of_run,
+    gpus,
     learners,
     program,
     task,
@@ -463,6 +464,28 @@ def test_rollouts_must_fit_the_gpus_where_they_lie_there(monkeypatch: pytest.Mon
         told = r"--replay-size 10000 its observations .* the GPUs? ha"
         with pytest.raises(UserError, match=told) if refused else nullcontext():
             check_memory(made[where], wired, spec, cluster)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options", "device", "used"),
+    [
+        ("a2c", {"learners": 3}, "cuda", 2),
+        ("appo", {"learners": 2}, "cuda", 2),
+        ("gala", {"learners": 4}, "cuda", 2),
+        ("appo", {}, "cuda", 1),
+        ("a2c", {"learners": 3}, "cuda:1", 1),
+        ("a3c", {"learners": 3}, "cuda", 1),  # which share one vector
+        ("a2c", {"learners": 3}, "cpu", 0),
+    ],
+)
+def test_learners_that_have_their_own_parameters_go_round_over_the_gpus(
+    architecture: str, options: dict[str, Any], device: str, used: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    properties = SimpleNamespace(total_memory=80 * 10**9, major=9)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: properties)
+    made = configure(architecture, env="catch", device=device, precision="fp32", **options)
+    assert gpus(program(made), None) == used
 
 
 @pytest.mark.parametrize(("rollouts", "refused"), [(0, False), (10, False), (100, True)])

@@ -8,13 +8,14 @@ import pytest
 import torch
 from some_parts import Watcher, a_task, a_trajectory, differences
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 
 from gossamer.algorithms import A2C, PPO
 from gossamer.data import Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AllReduce, Alone, AloneLink, Between, Gradients, Group, Learners, keep
 from gossamer.exchange.all_reduce import Contribution, Lead, RoundOutcome
-from gossamer.exchange.all_reduce.given import Finished
+from gossamer.exchange.all_reduce.given import Finished, added
 from gossamer.launch.simulation import Network, Simulation
 from gossamer.launch.threads import threads
 from gossamer.program import Program
@@ -208,3 +209,19 @@ def test_alone_has_nothing_to_finish() -> None:
     before = {name: tensor.clone() for name, tensor in learner.model.state_dict().items()}
     learner.finish(Alone().join(None, learner))  # type: ignore[arg-type]
     assert all(torch.equal(tensor, before[name]) for name, tensor in learner.model.state_dict().items())
+
+
+@pytest.mark.filterwarnings("ignore:PyTorch is not compiled with NCCL")
+def test_gradients_of_several_gpus_are_added_on_the_leader_s() -> None:
+    """Of GPUs that are not there: mixing tensors of two would be an error."""
+    devices = ["cuda:1", "cuda:0", "cuda:1", "cuda:0"]
+    for leader in ("cuda:0", "cuda:1", "cuda:2"):  # the last one has no gradient: its learner has no batches left
+        with FakeTensorMode():
+            found = added([torch.ones(5, device=device) for device in devices], torch.device(leader))
+            assert (found.device, found.shape) == (torch.device(leader), (5,))
+
+
+def test_gradients_are_added_in_the_order_of_the_ranks() -> None:
+    vectors = [torch.tensor([1e8]), torch.tensor([1.0]), torch.tensor([-1e8])]
+    assert added([each.clone() for each in vectors], torch.device("cpu")).item() == 0.0  # 1 is lost beside 1e8
+    assert added([each.clone() for each in (vectors[0], vectors[2], vectors[1])], torch.device("cpu")).item() == 1.0

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from some_parts import a_task
 from some_rounds import ALGORITHMS, Reading, Round
+from torch.cuda import nccl
 
 import gossamer
 from benchmarks.gradients import CASES, difference
@@ -22,6 +24,7 @@ from gossamer.algorithms import PPO
 from gossamer.data import Batch, Trajectory
 from gossamer.envs.toy import Catch
 from gossamer.exchange import AloneLink
+from gossamer.exchange.all_reduce.given import added
 from gossamer.policy import NetworkPolicy
 from gossamer.workers.actor import Actor
 from gossamer.workers.clock import Clock
@@ -32,6 +35,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason=f"torch {torch.__version__} finds no GPU"),
 ]
 STEPS, ENVS = 6, 8
+two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -133,6 +137,39 @@ def test_it_trains(architecture: str, tmp_path: Path) -> None:
     run = gossamer.train(architecture, env="catch-pixels", steps=3000, device="cuda", run_dir=tmp_path / "run")
     assert run.result["steps"] >= 3000
     assert run.result["ended"] == "all steps done"
+
+
+@two_gpus
+def test_gradients_of_two_gpus_are_added_by_nccl() -> None:
+    assert nccl.is_available([torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:1")])
+    vectors = [torch.full((1000,), float(number + 1), device=f"cuda:{number % 2}") for number in range(4)]
+    for leader in ("cuda:0", "cuda:1"):
+        found = added([each.clone() for each in vectors], torch.device(leader))
+        assert found.device == torch.device(leader)
+        assert (found == 10.0).all()
+
+
+@two_gpus
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"architecture": "a2c"},
+        {"architecture": "impala", "num_envs": 8},
+        {"architecture": "appo", "num_envs": 8, "policy": "served"},
+        {"architecture": "gala", "num_envs": 4},
+        {"architecture": "gala", "num_envs": 4, "learners": 4, "group_size": 2},
+    ],
+    ids=str,
+)
+def test_learners_train_on_two_gpus(options: dict[str, Any], tmp_path: Path) -> None:
+    before = [torch.cuda.memory_allocated(number) for number in range(2)]
+    for number in range(2):
+        torch.cuda.reset_peak_memory_stats(number)
+    run = gossamer.train(
+        env="catch", steps=20_000, device="cuda", run_dir=tmp_path / "run", log="none", **{"learners": 2, **options}
+    )
+    assert all(torch.cuda.max_memory_allocated(number) > before[number] for number in range(2))
+    assert gossamer.evaluate(run.directory, episodes=5).mean_return >= -1
 
 
 def acting_and_learning() -> tuple[Learner, Actor, Trajectory]:

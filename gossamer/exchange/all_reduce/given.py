@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.parallel.comm import reduce_add
 
 from gossamer.data import Tree, Version
 from gossamer.exchange.all_reduce.views import Place
@@ -79,14 +80,24 @@ class Total:
     observed: tuple[Observed, ...]
 
 
-def total(given: Sequence[Given]) -> Total:
-    """Add up in the order of the ranks. The sum overwrites the first gradient."""
+def total(given: Sequence[Given], device: torch.device) -> Total:
+    """Add up in the order of the ranks. The sum is on this device."""
     contributions = [each for each in given if isinstance(each, Contribution)]
-    vector = contributions[0].vector if contributions else None
-    for each in contributions[1:]:
-        contributions[0].vector.add_(each.vector.to(contributions[0].vector.device))
+    vector = added([each.vector for each in contributions], device) if contributions else None
     observed = tuple(each for each in given if isinstance(each, Observed))
     return Total(vector, len(contributions), sum(each.rate for each in contributions), observed)
+
+
+def added(vectors: Sequence[Tensor], device: torch.device) -> Tensor:
+    """The sum [P] of gradients, on this device. It overwrites the first one of each GPU. The sums of several GPUs are
+    added by NCCL, or by copies between GPUs where torch has no NCCL."""
+    sums = dict[torch.device, Tensor]()
+    for each in vectors:
+        sums[each.device] = sums[each.device].add_(each) if each.device in sums else each
+    first, *others = sums.values()
+    if others:
+        first = reduce_add([first, *others], first.get_device())  # type: ignore[no-untyped-call]
+    return first.to(device)
 
 
 def result_of(vector: Tensor | None, learners: int, rate: float, observed: Sequence[Observed]) -> Result:

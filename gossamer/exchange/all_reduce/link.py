@@ -157,7 +157,7 @@ class AllReduceLink:
         if starts:
             start = newest(starts)
             return RoundOutcome(start) if self._between is None else self._between.begin(start)
-        sums = total(given)
+        sums = total(given, self._flat.vector.device)
         if self._between is not None:
             assert self._outcome is not None, "the first round has one"
             assert self._outcome.place is not None, "there are other hosts"

@@ -183,7 +183,7 @@ class FollowerLink:
     def _take(self) -> None:
         """Wait for the leader, and continue from its state."""
         mixed = self._handover.take(self._rank)
-        self._flat.swap(received(mixed.vector, mixed.ready).clone())
+        self._flat.swap(received(mixed.vector, mixed.ready).to(self._flat.vector.device, copy=True))
         self._own.version, self._weight = mixed.iteration, mixed.weight
 
 

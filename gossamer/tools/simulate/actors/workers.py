@@ -40,6 +40,7 @@ class Workload:
     seed: int = 0
     device: str = "cpu"  # the wiring replaces it for actors of other hosts
     gpus: float = 0
+    gpu: int | None = 0  # as in `Task`
     algorithm: Algorithm = field(default_factory=VTrace)  # one that a queue suits
 
     def stream(self, purpose: str, rank: int = 0) -> int:

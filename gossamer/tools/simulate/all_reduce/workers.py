@@ -27,6 +27,7 @@ class Workload:
     hosts: int
     seed: int = 0
     gpus: float = 0
+    gpu: int | None = 0  # as in `Task`
     algorithm: Algorithm = field(default_factory=A2C)
 
     def seconds(self, mean: float, rng: np.random.Generator) -> float:

@@ -33,6 +33,7 @@ class Workload:
     elements: int = ELEMENTS  # P
     apart: bool = False  # whether members begin about as far apart as from 0, and follow noise alone
     gpus: float = 0
+    gpu: int | None = 0  # as in `Task`
     algorithm: None = None  # the wiring asks whether it learns from a replay memory
 
 
