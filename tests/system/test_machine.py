@@ -78,7 +78,7 @@ def test_a_worker_begins_on_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     current = list[torch.device]()
     monkeypatch.setattr(torch.cuda, "set_device", current.append)
     for device in ("cpu", "cuda", "cuda:1"):  # `cuda`: the first one, as in every thread
-        prepared(SimpleNamespace(copies=1), replace(a_task(), device=device))  # type: ignore[arg-type]
+        prepared(SimpleNamespace(copies=1, rank=0), replace(a_task(), device=device))  # type: ignore[arg-type]
     assert current == [torch.device("cuda:1")]
 
 

@@ -113,7 +113,9 @@ def test_means_are_weighted_with_time_and_energy_adds_up(monkeypatch: pytest.Mon
     assert told(row, 2) == "1.2 of 2 cores busy; GPU 65%, 3.0 GB, 250 W"
 
 
-@pytest.mark.parametrize(("cluster", "count", "known"), [(None, 2, True), ("local", 1, True), ("local", 2, False)])
+@pytest.mark.parametrize(
+    ("cluster", "count", "known"), [(None, 1, True), (None, 2, False), ("local", 1, True), ("local", 2, False)]
+)
 def test_energy_is_left_out_if_other_gpus_use_some_too(
     cluster: str | None, count: int, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
