@@ -84,7 +84,7 @@ class AsyncPPO(PolicyGradient):
         anchor, weight = self._anchor(batch.behaviour, log_old, trace.weight)
         action, returns = batch.action.flatten(0, 1), scaled(trace.target.flatten())
         advantage, anchor, weight = scaled(advantage.flatten()), anchor.flatten(), weight.flatten()
-        advantage_of = advantages(advantage, batch, model, normalize=self.normalize_advantage)
+        advantage_of = advantages(advantage, batch, normalize=self.normalize_advantage)
         passes = minibatches(model, batch, rng, count=self.num_minibatches, epochs=self.epochs)
         for index, policy, value in passes:
             yield ppo(

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 
 from gossamer.algorithms.base import evaluate
 from gossamer.data import Trajectory
-from gossamer.nn.body import Body
 from gossamer.nn.networks import Preparing
-from gossamer.nn.normalization import Sample
 from gossamer.spaces.distributions import Distribution
 
 KEPT = 2**28  # bytes; a rollout's inputs are kept in memory for its passes if they need no more
@@ -63,27 +61,17 @@ def by_index(model: nn.Module, obs: Tensor) -> Callable[[Tensor], Any]:
     return lambda index: model.outputs(prepared.rows(index))
 
 
-def advantages(
-    advantage: Tensor, batch: Trajectory, model: nn.Module, *, normalize: bool
-) -> Callable[[Tensor], Tensor]:
+def advantages(advantage: Tensor, batch: Trajectory, *, normalize: bool) -> Callable[[Tensor], Tensor]:
     """Return a function from the indices [N] of a minibatch in the flattened rollout to its advantages [N].
 
     `normalize` scales them to mean 0 and standard deviation 1: over the minibatch, or with memory over the whole batch,
-    because a minibatch of a few whole sequences has too few independent steps. Those of several games are scaled for
-    each, as where it is learned alone: else the others set its part of the gradient, beside its entropy bonus."""
-    if not normalize:
-        return lambda index: advantage[index]
-    games = len(model.spec.games) if isinstance(model, Body) else 0
-    game = model.games(batch.obs[:-1].flatten(0, 1)) if isinstance(model, Body) else None
-    if batch.state:
-        whole = normalised(advantage, game, games)
-        return lambda index: whole[index]
-    return lambda index: normalised(advantage[index], None if game is None else game[index], games)
+    because a minibatch of a few whole sequences has too few independent steps."""
+    if normalize and not batch.state:
+        return lambda index: normalised(advantage[index])
+    whole = normalised(advantage) if normalize else advantage
+    return lambda index: whole[index]
 
 
-def normalised(advantage: Tensor, game: Tensor | None = None, games: int = 1) -> Tensor:
-    """Scale advantages [N] to mean 0 and standard deviation 1; with the `game` [N] of each, among so many, for each."""
-    if game is None:
-        return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
-    each = Sample.of_games(advantage, game, games)
-    return (advantage - each.mean[game]) / (each.variance.sqrt()[game] + 1e-8)
+def normalised(advantage: Tensor) -> Tensor:
+    """Scale advantages [N] to mean 0 and standard deviation 1."""
+    return (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)

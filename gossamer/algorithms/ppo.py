@@ -50,7 +50,7 @@ class PPO(PolicyGradient):
         target = lambda_returns(batch.reward, batch.discount, batch.value, self.gae_lambda)
         scaled = return_scaling(model, batch, target)
         advantage = scaled((target - batch.value[:-1]).flatten())
-        advantage_of = advantages(advantage, batch, model, normalize=self.normalize_advantage)
+        advantage_of = advantages(advantage, batch, normalize=self.normalize_advantage)
         returns, action, behaviour = scaled(target.flatten()), batch.action.flatten(0, 1), batch.behaviour.flatten()
         passes = minibatches(model, batch, rng, count=self.num_minibatches, epochs=self.epochs)
         for index, policy, value in passes:

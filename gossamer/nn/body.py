@@ -203,13 +203,13 @@ class Body(nn.Module):
 
     def prepare(self, obs: Observations) -> Prepared:
         """Compute the torso's inputs for obs [N, *O]. They do not change during the updates with one batch."""
-        return Prepared(self.centre(obs, self.compute_dtype), self._mask(obs), self.games(obs))
+        return Prepared(self.centre(obs, self.compute_dtype), self._mask(obs), self._games(obs))
 
     def initial_state(self, num_envs: int) -> Tree:
         """See `Recurrent`."""
         return {} if self.memory is None else self.memory.initial_state(num_envs)
 
-    def games(self, obs: Observations) -> Tensor | None:
+    def _games(self, obs: Observations) -> Tensor | None:
         """Which game each observation [N, *O] is of [N]; None: there is only one."""
         layout = self.spec.layout
         return layout.games(obs) if layout and self.spec.games else None

@@ -94,7 +94,7 @@ class ActorCritic(Body):
         """See `Normalizing`."""
         if not isinstance(self.value, ValueHead):
             return None
-        game = self.games(obs)
+        game = self._games(obs)
         if not self.value.begun:
             (self.share or self.include)(Observed((self.value.sample(returns, game),), first=True))
         deviation = self.value.moments.deviation
@@ -102,7 +102,7 @@ class ActorCritic(Body):
 
     def observe(self, obs: Tensor, returns: Tensor) -> None:
         """Include a rollout's observations [N, *O] and returns [N] in the running statistics, if there are any."""
-        samples = [self.value.sample(returns, self.games(obs))] if isinstance(self.value, ValueHead) else []
+        samples = [self.value.sample(returns, self._games(obs))] if isinstance(self.value, ValueHead) else []
         layout = self.spec.layout
         samples += [Sample.of(layout.part(obs, name) if layout else obs) for name, _ in self._normalized()]
         (self.share or self.include)(Observed(tuple(samples)))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from gossamer.algorithms import PPO
-from gossamer.algorithms.minibatches import advantages, normalised
+from gossamer.algorithms.minibatches import advantages
 from gossamer.data import Trajectory
 from gossamer.spaces.distributions import Categorical
 
@@ -118,18 +118,11 @@ def test_advantages_are_normalised_in_each_minibatch() -> None:
 def test_with_memory_advantages_are_normalised_in_each_batch() -> None:
     values, batch = torch.tensor([1.0, 3.0, 5.0, 7.0]), rollout(2, 2)  # mean 4, deviation sqrt(5)
     few = torch.tensor([0, 1])
-    forgetful = advantages(values, batch, Spy(), normalize=True)
-    recurrent = advantages(values, replace(batch, state={"hidden": torch.zeros(2, 1)}), Spy(), normalize=True)
+    forgetful = advantages(values, batch, normalize=True)
+    recurrent = advantages(values, replace(batch, state={"hidden": torch.zeros(2, 1)}), normalize=True)
     assert_close(forgetful(few), torch.tensor([-1.0, 1.0]))
     assert_close(recurrent(few), torch.tensor([-3.0, -1.0]) / 5**0.5)
-    assert_close(advantages(values, batch, Spy(), normalize=False)(few), values[few])
-
-
-def test_advantages_of_several_games_are_normalised_for_each() -> None:
-    """Of the first game 1 and 3, with mean 2 and deviation 1, of the second one 50 and 90, with mean 70 and deviation
-    20, of the third one -5 alone, whose deviation is 0."""
-    values, game = torch.tensor([1.0, 50.0, 3.0, 90.0, -5.0]), torch.tensor([0, 1, 0, 1, 2])
-    assert_close(normalised(values, game, 4), torch.tensor([-1.0, -1.0, 1.0, 1.0, 0.0]))  # a fourth one has none
+    assert_close(advantages(values, batch, normalize=False)(few), values[few])
 
 
 def test_a_minibatch_of_equal_advantages_is_no_division_by_zero() -> None:
