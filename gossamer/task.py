@@ -59,8 +59,8 @@ class Task:
     sharing: int = 0  # members that share a machine's cores; 0: `threads` 0 means torch's default
     groups: int = 1  # of each actor's environments: one steps while the actions of another are computed
     cuda_graphs: bool = True  # on a GPU
-    gpu: int | None = 0  # which GPU of the machine, counted round, where `device` names none; None: the worker's rank
-    around: bool = False  # whether the device is what `placed` chose
+    gpu: int | None = 0  # number of the GPU, modulo the machine's GPUs, if `device` names none; None: the worker's rank
+    around: bool = False  # whether `placed` has chosen the device
 
     def resolved(self) -> Task:
         """Resolve device and threads for the machine on which this is called."""

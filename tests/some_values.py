@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gossamer.algorithms.target import add_target
+from gossamer.data import Tree
 
 
 class Table(nn.Module):
@@ -20,6 +22,26 @@ class Table(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         return self.values[obs[:, 0].long()]
+
+
+class Counts(nn.Module):
+    """A network that counts the steps of an episode in its state. Its values are a row of a table of returns for each
+    count, on a scale."""
+
+    def __init__(self, returns: list[list[float]], scale: Callable[[Tensor], Tensor] = lambda returns: returns) -> None:
+        super().__init__()
+        self.returns, self._scale = nn.Parameter(torch.tensor(returns)), scale
+
+    def initial_state(self, num_envs: int) -> Tree:
+        return {"count": torch.zeros(num_envs, 1)}
+
+    def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Tensor, Tree]:
+        count, found = state["count"], []
+        for t in range(len(obs)):
+            count = count.masked_fill(begins[t].unsqueeze(1), 0.0)
+            found.append(self._scale(self.returns[count[:, 0].long()]))
+            count = count + 1
+        return torch.cat(found), {"count": count}
 
 
 ONLINE = [[0.0, 0.0, 0.0], [1.0, 5.0, 2.0], [3.0, 0.0, 1.0]]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from some_values import Counts
+from torch import Tensor
 from torch.testing import assert_close
 
 from gossamer.algorithms.base import Prioritized, ReplayPlan
@@ -18,7 +19,7 @@ from gossamer.algorithms.rescaling import rescale, unscale
 from gossamer.algorithms.sequences import SequenceErrors
 from gossamer.algorithms.target import add_target
 from gossamer.config.resolve import configure
-from gossamer.data import Final, Trajectory, Tree
+from gossamer.data import Final, Trajectory
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.nn.torsos import mlp
 from gossamer.spaces import Box, Discrete, Spec
@@ -30,25 +31,6 @@ EPSILON = 1e-3
 h, inverse = partial(rescale, epsilon=EPSILON), partial(unscale, epsilon=EPSILON)
 
 
-class Counts(nn.Module):
-    """A network that counts steps in its state. Its values are a row of a table for each count, in returns."""
-
-    def __init__(self, returns: list[list[float]]) -> None:
-        super().__init__()
-        self.returns = nn.Parameter(torch.tensor(returns))
-
-    def initial_state(self, num_envs: int) -> Tree:
-        return {"count": torch.zeros(num_envs, 1)}
-
-    def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Tensor, Tree]:
-        count, found = state["count"], []
-        for t in range(len(obs)):
-            count = count.masked_fill(begins[t].unsqueeze(1), 0.0)
-            found.append(h(self.returns[count[:, 0].long()]))
-            count = count + 1
-        return torch.cat(found), {"count": count}
-
-
 # Rows are counts 0, 1, 2, ..: what the network prefers, and what its target network says
 ONLINE = [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
 OLDER = [[9.0, 9.0], [90.0, 10.0], [20.0, 90.0], [90.0, 30.0], [40.0, 90.0], [90.0, 50.0]]
@@ -56,7 +38,7 @@ OLDER = [[9.0, 9.0], [90.0, 10.0], [20.0, 90.0], [90.0, 30.0], [40.0, 90.0], [90
 
 def networks() -> Counts:
     """The network with its target network."""
-    model = Counts(OLDER)
+    model = Counts(OLDER, h)
     add_target(model)
     target: Any = model.target
     target.followed(model, 10**9)  # copies OLDER now, and not again
@@ -151,7 +133,7 @@ def test_the_same_values_give_the_same_priorities_when_acting_and_when_learning(
     batch = sequence(6, first=0)
     batch.reward.copy_(torch.arange(6.0).unsqueeze(1))
     algorithm = R2D2(gamma=0.5, n_step=2, burn_in=2, sequence_length=4, target_period=0, double=False)
-    model = Counts([[1.0, 2.0], [5.0, 0.0], [2.0, 2.0], [0.0, 8.0], [1.0, 0.0], [9.0, 0.0], [3.0, 4.0]])
+    model = Counts([[1.0, 2.0], [5.0, 0.0], [2.0, 2.0], [0.0, 8.0], [1.0, 0.0], [9.0, 0.0], [3.0, 4.0]], h)
     (loss,) = algorithm.losses(model, batch, RNG)
     plan = algorithm.replay_plan()
     assert plan.priority is not None
@@ -163,7 +145,7 @@ def test_the_same_values_give_the_same_priorities_when_acting_and_when_learning(
 
 
 def test_it_acts_with_its_state_and_reports_returns() -> None:
-    algorithm, model = R2D2(epsilon_end=0.0), Counts([[0.0, 24.0], [99.0, 0.0]])
+    algorithm, model = R2D2(epsilon_end=0.0), Counts([[0.0, 24.0], [99.0, 0.0]], h)
     obs, state = torch.zeros(2, 1), {"count": torch.tensor([[0.0], [1.0]])}
     answer, after = algorithm.act(model, obs, state, RNG)
     assert answer.action.tolist() == [1, 0]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from some_values import Counts
 from torch.testing import assert_close
 
 from gossamer.algorithms.nstep_q import NStepQ
@@ -16,31 +16,12 @@ from gossamer.algorithms.one_step import OneStepQ, Sarsa
 from gossamer.algorithms.pqn import PQN
 from gossamer.algorithms.sequences import ACTED, LAST, q_of
 from gossamer.algorithms.target import add_target
-from gossamer.data import Final, Trajectory, Tree
+from gossamer.data import Final, Trajectory
 from gossamer.nn.networks import Network, QNetwork
 from gossamer.nn.torsos import mlp
 from gossamer.spaces import Discrete, Spec
 
 RNG = torch.Generator()
-
-
-class Counts(nn.Module):
-    """A network that counts the steps of an episode in its state. Its values are a row of a table for each count."""
-
-    def __init__(self, values: list[list[float]]) -> None:
-        super().__init__()
-        self.values = nn.Parameter(torch.tensor(values))
-
-    def initial_state(self, num_envs: int) -> Tree:
-        return {"count": torch.zeros(num_envs, 1)}
-
-    def unroll(self, obs: Tensor, state: Tree, begins: Tensor) -> tuple[Tensor, Tree]:
-        count, found = state["count"], []
-        for t in range(len(obs)):
-            count = count.masked_fill(begins[t].unsqueeze(1), 0.0)
-            found.append(self.values[count[:, 0].long()])
-            count = count + 1
-        return torch.cat(found), {"count": count}
 
 
 # Rows are counts 0, 1, 2, ..: the network, and its target network
@@ -55,7 +36,7 @@ def networks() -> Counts:
     target: Any = model.target
     target.followed(model, 10**9)  # copies OLDER now, and not again
     with torch.no_grad():
-        model.values.copy_(torch.tensor(ONLINE))
+        model.returns.copy_(torch.tensor(ONLINE))
     return model
 
 
@@ -98,7 +79,7 @@ def test_double_q_learning_takes_the_action_that_the_network_prefers_at_that_cou
     """At the counts 3 and 1 it prefers action 1; of a network with other values it is action 0."""
     model = networks()
     with torch.no_grad():
-        model.values.copy_(torch.tensor(ONLINE).flip(1))
+        model.returns.copy_(torch.tensor(ONLINE).flip(1))
     (loss,) = NStepQ(gamma=0.5, double=True, target_period=10**9).losses(model, rollout(), RNG)
     assert loss.priority is not None
     assert_close(loss.priority[3], torch.tensor(2 + 0.5 * 90 - 3))  # the count 2 has 3 by action 0 now
