@@ -37,6 +37,7 @@ WAYS: Mapping[str, Mapping[str, Any]] = {  # after every 4th step, unless they s
     "outer momentum 0.5": {"outer_momentum": 0.5, "outer_learning_rate": 0.7},
 }
 FIGURES = {"seconds_to_distance": "virtual seconds", "bytes_to_distance": "bytes sent by each member"}
+KEPT = ("crashes_to_distance", "crashes", "efficiency", "seconds")  # besides
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +51,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
     torch.set_num_threads(1)
     settings = {"graph": given.graph, "iterations": given.iterations, "distance": DISTANCE, "learners": LEARNERS}
     rows = known(results.path, settings)
-    done = {key(row) for row in rows}
+    done, commit = {key(row) for row in rows}, results.origin["commit"]
     for way, scenario in cases(given.most):
         row: dict[str, Any] = {"way": way, **scenario}
         if key(row) in done:
@@ -62,7 +63,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
             iterations=given.iterations,
             to_distance=DISTANCE,
         )
-        rows.append({**row, **{name: found[name] for name in (*FIGURES, "efficiency", "crashes", "seconds")}})
+        rows.append({**row, **{name: found[name] for name in (*FIGURES, *KEPT)}, "commit": commit})
         print(rows[-1], flush=True)
         results.write({"settings": settings, "ways": WAYS, "rows": rows})
     plot(rows, results.path.with_suffix(".png"))

@@ -12,7 +12,7 @@ import torch
 from gossamer.exchange.gossip.records import Traffic
 from gossamer.launch.simulation import Simulation
 from gossamer.tools.simulate import simulate
-from gossamer.tools.simulate.gossip.curves import Curves, curves, cut_distance
+from gossamer.tools.simulate.gossip.curves import Curves, curves, cut_distance, reached
 from gossamer.tools.simulate.gossip.figures import panels_of
 from gossamer.tools.simulate.gossip.members import Iteration
 from gossamer.tools.simulate.gossip.scenario import GossipScenario
@@ -46,6 +46,21 @@ def test_curves() -> None:
     assert found.staleness_mean[:2].tolist() == [3.0, 3.0]
     assert found.staleness_max[:2].tolist() == [5.0, 5.0]
     assert np.isnan(found.staleness_max[2:]).all()
+
+
+def test_members_that_have_ended_count_where_a_distance_is_reached() -> None:
+    ledger, message = Ledger(3, 8, Simulation()), Traffic(1, sent=2, sent_whole=1)
+    for k in range(8):
+        ledger.report("a", iteration(k, 1.0, k + 1, (3.0, 4.0), message))
+        ledger.report("b", iteration(k, 1.0, k + 1, (3.0, 4.0 if k >= 4 else 0.0), message))
+    for k in range(2):
+        ledger.report("c", iteration(k, 1.0, k + 1, (3.0, 1.0), message))
+    # From 5 s on, a and b are at the same place, and c ended 2 away from the mean (3, 3), whose norm is sqrt(18)
+    assert reached(ledger, 0.4) is None
+    there = reached(ledger, 0.5)
+    assert there is not None
+    assert there.seconds == pytest.approx(5.0, abs=0.03)
+    assert (there.sent, there.whole) == ((5 + 5 + 2) * 2 / 3, (5 + 5 + 2) / 3)
 
 
 def test_the_program_ends_with_the_last_iteration_of_the_last_member() -> None:

@@ -26,7 +26,7 @@ from gossamer.tools.simulate.scenario import from_text
 NUMBERS = {
     "efficiency", "staleness_max", "staleness_mean", "distance", "waited", "exchanged", "sent", "delivered", "averaged",
     "members", "hosts", "iterations", "virtual_seconds", "crashes", "seconds", "seconds_to_distance",
-    "bytes_to_distance",
+    "bytes_to_distance", "crashes_to_distance",
 }  # fmt: skip
 KEYS = NUMBERS | {"graph", "units", "warnings", "scenario"}
 PAIR: dict[str, Any] = {"members": 2, "learners": 1, "iterations": 20}
@@ -325,7 +325,16 @@ def test_time_and_bytes_to_a_distance_of_members_that_begin_apart() -> None:
     sparse = found(share=1 / 16, select="rotation", message_format="int8", error_feedback=True)
     assert sparse["seconds_to_distance"] > 2 * whole["seconds_to_distance"]
     assert sparse["bytes_to_distance"] < whole["bytes_to_distance"]
+    steps = round(sparse["seconds_to_distance"] / 0.03)  # at each, a message of a sixteenth to each of three others
+    assert sparse["bytes_to_distance"] == pytest.approx(steps * 3 * 1e6 * (1 + 4 / 256) / 16, rel=0.1)
     assert found(graph="ring", latency=10.0)["seconds_to_distance"] is None  # no message arrives
+
+
+def test_crashes_until_a_distance_is_reached() -> None:
+    given: Any = {"members": 4, "learners": 2, "iterations": 200, "graph": "complete", "to_distance": 0.2}
+    few, many = (simulate(**given, crash_rate=rate / 3600) for rate in (60, 1200))
+    assert few["crashes_to_distance"] == 0
+    assert 0 < many["crashes_to_distance"] <= many["crashes"]
 
 
 def test_a_host_that_fails_again_after_its_members_have_ended_holds_up_nobody() -> None:

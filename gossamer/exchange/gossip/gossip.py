@@ -214,6 +214,7 @@ class GossipLink:
         message = self._contents.of(message, k // self.interval, self._found.view, len(receivers))
         self.post.send(message, receivers)
         self._tracker.sent += len(receivers)
+        self._tracker.sent_whole += len(receivers) * message.whole
         self._tracker.sent_bytes += message.nbytes(self._gossip.form) * len(receivers)
         messages, view = list[Message](), -1
         while view != self._found.view:  # the required senders change with the membership

@@ -87,6 +87,7 @@ class Traffic:
     edges: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     """(sender, receiver) -> averaged messages, and the sum of their staleness in iterations (0 where it is ahead)."""
     sent_bytes: int = 0  # of the parameters in messages sent, in their format, and of indices; once per receiver
+    sent_whole: int = 0  # of the messages sent: those with all parameters
 
 
 Record = Cut | InTransit | Tracked | Traffic

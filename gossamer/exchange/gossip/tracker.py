@@ -45,7 +45,7 @@ class Tracker:
             raise ValueError(f"a window of {window} iterations does not fit into a period of {period}")
         self.rank, self.period, self.window = rank, period, window
         self.epoch = 0
-        self.sent = self.sent_bytes = self.refused = 0
+        self.sent = self.sent_whole = self.sent_bytes = self.refused = 0
         self._gradient, self._policy, self._trained, self._bounded = gradient, policy, trained, bounded
         self._opening: Tensor | None = None  # [P] parameters at the opening cut, while a window is open
         self._before: Tensor | None = None  # [P] buffer of `start`
@@ -160,13 +160,14 @@ class Tracker:
             self._spent,
             self._edges,
             self.sent_bytes,
+            self.sent_whole,
         )
         records, self._records, self._cpu = (*self._records, traffic), [], now
         self._reset()
         return records
 
     def _reset(self) -> None:
-        self.sent = self.sent_bytes = self.refused = self._iterations = 0
+        self.sent = self.sent_whole = self.sent_bytes = self.refused = self._iterations = 0
         self._waited = self._spent = 0.0
         self._staleness, self._ages = Counter[int](), Counter[int]()
         self._edges = dict[tuple[int, int], tuple[int, int]]()

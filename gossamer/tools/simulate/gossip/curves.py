@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,18 +39,29 @@ def curves(ledger: Ledger) -> Curves:
     working = busy([span for line in lines for each in line for span in each.spans], edges) * np.diff(edges)
     present = sum(np.diff(np.minimum(edges, line[-1].end)) for line in lines)
     mean, most = _staleness(_arrivals(ledger), edges)
-    distance = np.array([_distance_at(_members(lines), second) for second in edges[1:]])
+    members = _members(lines)
+    distance = np.array([_distance_at(_training(members, second), second) for second in edges[1:]])
     return Curves(edges[1:], distance, np.asarray(working / np.maximum(present, 1e-12)), mean, most)
 
 
-def reached(ledger: Ledger, distance: float) -> tuple[float, float] | None:
-    """(virtual seconds, messages sent by each member until then) when the farthest member is first this near to the
-    mean, to `FINE` parts of the run; None if none ever is."""
+class Reached(NamedTuple):
+    """What there was until a distance was reached."""
+
+    seconds: float
+    sent: float  # messages sent by each member
+    whole: float  # of these: messages with all parameters
+
+
+def reached(ledger: Ledger, distance: float) -> Reached | None:
+    """When the farthest of all members is first this near to the mean, to `FINE` parts of the run; None if it never is.
+    Members that have ended or are away count with the parameters that they had last."""
     lines = _members(list(_lines(ledger).values()))
-    for second in np.linspace(0.0, max(line[-1].end for line in lines), FINE + 1)[1:]:
-        if _distance_at(lines, second) <= distance:
-            sent = sum(t.sent for line in lines for each in line if each.end <= second for t in each.traffic)
-            return float(second), sent / len(lines)
+    begun, end = max(line[0].end for line in lines), max(line[-1].end for line in lines)
+    for second in np.linspace(0.0, end, FINE + 1)[1:]:
+        if second >= begun and _distance_at(lines, second) <= distance:
+            traffic = [t for line in lines for each in line if each.end <= second for t in each.traffic]
+            sent, whole = sum(t.sent for t in traffic), sum(t.sent_whole for t in traffic)
+            return Reached(float(second), sent / len(lines), whole / len(lines))
     return None
 
 
@@ -92,12 +104,16 @@ def _arrivals(ledger: Ledger) -> list[tuple[float, int]]:
 
 
 def _distance_at(members: Sequence[Sequence[Iteration]], second: float) -> float:
-    """The distance at this time, among the members that are still training or end at this time."""
-    there = [member for member in members if member[0].end <= second <= member[-1].end]
-    if len(there) < 2:
+    """The distance among these members, which have all begun by then. NaN for fewer than two."""
+    if len(members) < 2:
         return np.nan
-    points = [member[bisect_right(member, second, key=lambda each: each.end) - 1].point for member in there]
+    points = [member[bisect_right(member, second, key=lambda each: each.end) - 1].point for member in members]
     return _relative_distance(torch.stack(points).numpy())
+
+
+def _training(members: Sequence[list[Iteration]], second: float) -> list[list[Iteration]]:
+    """The members that have begun, and are still training or end at this time."""
+    return [member for member in members if member[0].end <= second <= member[-1].end]
 
 
 def _relative_distance(vectors: Array) -> float:

@@ -11,7 +11,7 @@ from gossamer.diagnostics.traffic import staleness
 from gossamer.loops import act_and_learn
 from gossamer.tools.simulate.base import Run
 from gossamer.tools.simulate.figures import Figure, faults_line
-from gossamer.tools.simulate.gossip.curves import Curves, curves, cut_distance, reached
+from gossamer.tools.simulate.gossip.curves import Curves, Reached, curves, cut_distance, reached
 from gossamer.tools.simulate.gossip.scenario import GossipScenario
 from gossamer.tools.simulate.picture import Curve, OverTime, Panel
 from gossamer.tools.simulate.quantity import BYTES, SECONDS
@@ -37,6 +37,7 @@ FIGURES = (
     Figure("seconds", "seconds", "real time", "s taken by the simulation", 1),
     Figure("seconds_to_distance", "seconds"),  # None: never, or not asked for
     Figure("bytes_to_distance", "bytes of each member"),
+    Figure("crashes_to_distance", "crashes"),
     Figure("members", "members"),
     Figure("hosts", "hosts"),
     Figure("iterations", "iterations of each member"),
@@ -65,11 +66,21 @@ def measure(ran: Run[GossipScenario]) -> dict[str, Any]:
         "hosts": s.hosts,
         "graph": s.graph,
         "iterations": s.iterations,
-        "seconds_to_distance": None if there is None else round(there[0], 4),
-        "bytes_to_distance": None if there is None else round(there[1] * s.sent_size),
+        **_until(there, s, simulation.crashes),
         "virtual_seconds": round(max(clocks.values()), 3),
         "crashes": len(simulation.crashes),
         "seconds": round(ran.seconds, 1),
+    }
+
+
+def _until(there: Reached | None, s: GossipScenario, crashes: Sequence[tuple[float, str]]) -> dict[str, Any]:
+    """The figures of --to-distance."""
+    if there is None:
+        return dict.fromkeys(("seconds_to_distance", "bytes_to_distance", "crashes_to_distance"))
+    return {
+        "seconds_to_distance": round(there.seconds, 4),
+        "bytes_to_distance": round(there.whole * s.whole_size + (there.sent - there.whole) * s.sent_size),
+        "crashes_to_distance": sum(second <= there.seconds for second, _ in crashes),
     }
 
 

@@ -150,10 +150,14 @@ class GossipScenario:
         return graphs.Hierarchical(self.each // self.group_size) if self.graph == "hierarchical" else GRAPHS[self.graph]
 
     @property
+    def whole_size(self) -> float:
+        """Bytes of a message with all parameters, as the first one after a change of the membership."""
+        return self.message_size / 4 * bytes_of(self.form)
+
+    @property
     def sent_size(self) -> float:
-        """Bytes of one message. Parameters that a member chooses by itself have an index, as large as their value."""
-        indices = 4.0 * self.chosen  # bytes a parameter
-        return self.message_size / 4 * self.share * (bytes_of(self.form) + indices)
+        """Bytes of a message with a share. Parameters that a member chooses by itself have an index of four bytes."""
+        return self.share * (self.whole_size + self.message_size * self.chosen)
 
     @property
     def delivery(self) -> float:
