@@ -1,4 +1,4 @@
-"""Numbers of environments of which each of several games has exactly its share."""
+"""Several games: numbers of environments of which each has exactly its share, and the scale of their values."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count, islice
 from typing import Any
 
+from gossamer.algorithms.rescaling import OF_RETURNS
 from gossamer.config.build import acting, environment, groups, unresolved
 from gossamer.config.config import Config
 from gossamer.envs.games import Games
@@ -47,6 +48,16 @@ def fitting(changed: Callable[[int], Config], least: int) -> int | None:
         except UserError:  # the architecture cannot deal so many to its actors
             continue
     return None
+
+
+def unscaled(config: Config) -> str | None:
+    """A line for several games whose returns are not brought to a common scale; else None."""
+    rescaled = getattr(config.algorithm, "scale", OF_RETURNS) != OF_RETURNS
+    if config.network.normalize_returns or rescaled or getattr(config.env, "clip_rewards", False):
+        return None
+    if not isinstance(environment(config), Games):
+        return None
+    return "the games' returns are not on a common scale: the game with the largest counts most (docs/games.md)"
 
 
 def _fits(config: Config, wired: Program, games: Games) -> bool:

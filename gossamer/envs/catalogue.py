@@ -23,6 +23,8 @@ SETS = {  # Aitchison et al. 2023, "Atari-5: Distilling the Arcade Learning Envi
     "atari-5": _FIVE,
     "atari-10": f"amidar,bowling,frostbite,kung_fu_master,riverraid,{_FIVE}",
 }
+MOST = 1000  # of a game's share
+NUMBER = re.compile(r"[-+]?[0-9.]+")  # a share, perhaps a wrong one
 TOYS: tuple[EnvFactory, ...] = (Catch(), Catch(pixels=True), Identity(), Counter(), Recall())
 
 
@@ -43,6 +45,8 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
         if name == toy.name:
             return toy
     module, _, member = name.partition(":")
+    if module and NUMBER.fullmatch(member):
+        raise UserError(f"--env {name}: one game has no share; leave :{member} out, or add games after a comma")
     if module and member.isidentifier():
         custom = Custom(name)
         custom.load()
@@ -69,17 +73,18 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
 
 
 def _games(name: str, preset: str | AtariPreset) -> EnvFactory:
-    """Several games. Raises `UserError` for a share that is not positive, and for a game that is there twice."""
+    """Several games. Raises `UserError` for a share that is no number from 1 to `MOST`, and for a game that is there
+    twice."""
     shares = list[Share]()
     for each in name.split(","):
         game, _, count = each.strip().rpartition(":")
-        part, share = (game, int(count)) if game and count.isdecimal() else (each.strip(), 1)
+        part, share = (game, count) if game and NUMBER.fullmatch(count) else (each.strip(), "1")
         if not part:
             raise UserError(f"--env {name}: a name is missing beside a comma")
-        if share < 1:
-            raise UserError(f"--env {name}: the share of {part} must be at least 1")
+        if not (share.isdecimal() and 1 <= int(share) <= MOST):
+            raise UserError(f"--env {name}: the share of {part} must be an integer from 1 to {MOST}")
         for env in SETS.get(part, part).split(","):
-            shares.append(Share(resolve(env, preset=preset), share))
+            shares.append(Share(resolve(env, preset=preset), int(share)))
             if [other.env.name for other in shares].count(shares[-1].env.name) > 1:
                 raise UserError(f"--env {name}: {env} is there twice; give it a larger share, as {env}:2")
     return Games(tuple(shares))

@@ -83,6 +83,7 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
     An environment written in Python is stepped once, which checks what it returns. With a `cluster` the network is
     made on the CPU: the machine that starts a run may have no GPU. `resumed`: the run that `--init-from` names is not
     needed any more."""
+    check_games(config, wired)
     what = task(config.with_run(device="cpu") if cluster else config, wired)
     count = one_of_each(what.env)
     with (
@@ -97,7 +98,6 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
         check_batch(config, wired)
         check_draws(config, wired)
         check_memory(config, wired, env.spec, cluster)
-        check_games(config, wired)
         check_workers(config, wired)
         check_effect(config, env.spec)
         if isinstance(env, Watchable):

@@ -13,6 +13,7 @@ from typing import Any
 from gossamer.config.build import device, gpus, groups_of_learners
 from gossamer.config.config import Config, Control
 from gossamer.config.file import flat
+from gossamer.config.games import unscaled
 from gossamer.config.names import ALGORITHMS, name_of
 from gossamer.data import Tree
 from gossamer.diagnostics.consensus import ConsensusMonitor
@@ -165,6 +166,8 @@ class Session:
         self.log(f"{self.began} at step {self.done} with gossamer {version}" + (f"; {what}" if what else ""))
         if self.began == "resumed":
             self.observer.note(rates(self.config, self.done))
+        if told := unscaled(self.config):
+            self.observer.note(told)
         for part in self._left_out:
             self.observer.note(f'{self.config.env.name}: the part "{part}" of the observation is left out: it is text')
         info = run_info(self.directory, self.config)

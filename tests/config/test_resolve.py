@@ -31,6 +31,7 @@ from gossamer.config.build import (
 from gossamer.config.composing import compose
 from gossamer.config.config import Config
 from gossamer.config.file import flat, from_dict, to_dict
+from gossamer.config.games import unscaled
 from gossamer.config.memory import check_batch, check_memory
 from gossamer.config.resolve import configure, resolve
 from gossamer.envs.atari import GYMNASIUM, Atari
@@ -843,6 +844,36 @@ def test_options_of_appo_that_lack_another_one(options: dict[str, Any], told: st
     with pytest.raises(UserError, match=f"^{re.escape(told)}$"):
         configure("appo", env="catch", **options)
     assert configure("appo", env="catch", replay_share=0.5, target_period=2, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"group_size": 4, "share": 0.1}, "--share 0.1: has no effect with one group of all learners, .*"),
+        ({"group_size": 4, "staleness_decay": 1.0}, "--staleness-decay 1.0: has no effect with one group .*"),
+        ({"staleness": 0.0, "staleness_decay": 1.0}, "--staleness-decay 1.0: has no effect with --staleness 0, .*"),
+    ],
+)
+def test_options_of_gossip_that_have_no_effect(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=f"^{told}$"):
+        configure("gala", env="catch", learners=4, **options)
+    assert configure("gala", env="catch", learners=4, **{**options, "group_size": 2, "staleness": 8.0})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options", "told"),
+    [
+        ("paac", {}, False),
+        ("paac", {"normalize_returns": False}, True),
+        ("a3c", {"algorithm": "a2c"}, True),
+        ("a3c", {"algorithm": "one-step-q"}, False),  # rescales values
+        ("r2d2", {"steps": 500_000}, False),  # always does
+        ("sarsa", {}, True),
+    ],
+)
+def test_returns_of_games_on_no_common_scale_are_told(architecture: str, options: dict[str, Any], told: bool) -> None:
+    assert (unscaled(configure(architecture, env="counter,recall", **options)) is not None) == told
+    assert unscaled(configure(architecture, env="counter", **options)) is None
 
 
 def test_batches_are_assembled_ahead_where_something_is_copied_and_there_is_time_for_it() -> None:

@@ -198,7 +198,11 @@ def test_named_sets(name: str) -> None:
     ("name", "told"),
     [
         ("counter,recall,counter", "counter is there twice; give it a larger share, as counter:2"),
-        ("counter:0,recall", "the share of counter must be at least 1"),
+        ("counter:0,recall", "the share of counter must be an integer from 1 to 1000"),
+        ("counter:-1,recall", "the share of counter must be an integer from 1 to 1000"),
+        ("counter:1.5,recall", "the share of counter must be an integer from 1 to 1000"),
+        ("recall,counter:20000", "the share of counter must be an integer from 1 to 1000"),
+        ("counter:2", "one game has no share; leave :2 out, or add games after a comma"),
         ("counter,", "a name is missing beside a comma"),
     ],
 )
