@@ -20,7 +20,7 @@ from gossamer.spaces import Discrete, Spec
 from gossamer.system.errors import UserError
 from gossamer.system.options import options, word
 
-OTHERS = "a2c, ppo, vtrace and appo"  # that work with all actions
+OTHERS = "a2c, ppo, vtrace or appo"  # that work with all actions
 REMEMBERING = f"pqn, nstep-q, one-step-q, sarsa, r2d2, {OTHERS}"  # that work with memory
 
 
@@ -100,7 +100,10 @@ def check_values(name: str, spec: Spec, network: Network, env: str) -> None:
     """Raise `UserError` if no algorithm of action values works with them. `name`: of the algorithm; `env`: of the
     environment."""
     if not isinstance(spec.actions, Discrete):
-        raise UserError(f"--algorithm {name}: {env} has {spec.actions}, not one choice among several; use {OTHERS}")
+        raise UserError(
+            f"--algorithm {name}: {env} has {spec.actions}, not one choice among several; use {OTHERS}, "
+            "for example under paac"
+        )
     for flag, used in (
         ("--separate-critic", network.separate_critic),
         ("--normalize-returns", network.normalize_returns),

@@ -51,6 +51,16 @@ IDLE = (
     Idle(("most",), lambda v: not v.get("adjust_seconds", 1), "without --adjust-seconds"),
     Idle(("select",), lambda v: v.get("share") == 1, "with --share 1, which sends all parameters"),
     Idle(
+        ("select", "share", "staleness_decay"),
+        lambda v: "group_size" in v and v.get("hosts", 1) == 1 and v["group_size"] == v["learners"],
+        "with one group of all learners, which sends to nobody",
+    ),
+    Idle(
+        ("staleness_decay",),
+        lambda v: v.get("sync") == "bounded" and v.get("staleness") == 0,
+        "with --staleness 0, where no message is old",
+    ),
+    Idle(
         ("message_format",),
         lambda v: v.get("hosts") == 1 and not v.get("error_feedback"),
         "with --hosts 1, whose members share memory",

@@ -300,14 +300,15 @@ def _of_function(function: Any) -> type:
 
 def refused(name: str, value: Any, known: Iterable[str], chosen: Collection[str]) -> UserError:
     """The error for an option that the composition lacks: why, or which parts have it, or a similar name."""
+    words = f"{flag(name)} {value}".rstrip()
     for part in chosen:
         if (name, part) in LACKED:
-            return UserError(f"{flag(name)} {value}: not an option of {part}, {LACKED[name, part]}")
+            return UserError(f"{words}: not an option of {part}, {LACKED[name, part]}")
     owners = [owner for owner, kind in _built_in() if name in declared(kind)]
     if owners:
         listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
         have = f"{listed} {'has' if len(owners) == 1 else 'have'} it"
-        return UserError(f"{flag(name)} {value}: not an option of {', '.join(dict.fromkeys(chosen))}; {have}")
+        return UserError(f"{words}: not an option of {', '.join(dict.fromkeys(chosen))}; {have}")
     if meant := suggestion(name):
         return UserError(f"unknown option {flag(name)}; use {flag(meant)}")
     if instead := explained(name):

@@ -43,7 +43,7 @@ ONE = {"learners": 1, "num_envs": 4, "env_workers": 0}
 STEPS = 960  # 60 updates of 16 steps; with dqn none for the first 80
 REFUSED = {
     "--env Pendulum-v1 --algorithm sarsa": "--algorithm sarsa: Pendulum-v1 has 1 continuous actions, not one choice "
-    "among several; use a2c, ppo, vtrace and appo",
+    "among several; use a2c, ppo, vtrace or appo, for example under paac",
     "--env Pendulum-v1 --algorithm one-step-q": "--algorithm one-step-q: Pendulum-v1 has 1 continuous actions",
     "--env Pendulum-v1 --algorithm nstep-q": "--algorithm nstep-q: Pendulum-v1 has 1 continuous actions",
     "--env catch --algorithm dqn --memory lstm": "--memory lstm: dqn has none; stack pictures (--frame-stack), or use "

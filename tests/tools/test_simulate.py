@@ -311,6 +311,8 @@ def test_what_sarsa_in_lock_step_refuses() -> None:
         simulate("sarsa", **PAIR, graph="ring")
     with pytest.raises(UserError, match="--staleness-decay 1: has no effect in lock-step"):
         simulate("sarsa", **PAIR, share=1.0, staleness_decay=1.0)
+    with pytest.raises(UserError, match="--staleness 2: has no effect in lock-step"):
+        simulate("sarsa", **PAIR, staleness=2.0)
 
 
 def test_time_and_bytes_to_a_distance_of_members_that_begin_apart() -> None:

@@ -19,6 +19,7 @@ from gossamer.tools.simulate.scenario import bandwidth, check_scenario, crash_ra
 from gossamer.tools.simulate.stand_in import ELEMENTS
 
 SELECTED = get_args(Select)
+STALENESS = 16.0
 SELECT = "With --share below 1: random, rotation, or changed (complete graph, in lock-step)."
 
 
@@ -44,7 +45,9 @@ class GossipScenario:
     jitter: float = option("Standard deviation of the computing time, relative to it.", 0.1, least=0)
     message_size: float = measured("Size of one member's parameters.", "6.8MB", BYTES)
     iterations: int = option("Optimizer steps of each member.", 40, least=4)
-    staleness: float = option("Bound tau on staleness, in iterations; inf never blocks.", 16.0, least=0, infinite=True)
+    staleness: float = option(
+        "Bound tau on staleness, in iterations; inf never blocks.", STALENESS, least=0, infinite=True
+    )
     interval: int | None = option(
         "Iterations from one exchange to the next.", None, least=1, hint="(default: 4, or a quarter of --staleness)"
     )
@@ -100,6 +103,8 @@ class GossipScenario:
             raise UserError(f"--message-format {self.message_format}: must be one of {', '.join(FORMATS)}")
         if self.error_feedback and self.message_format == "fp32":
             raise UserError("--error-feedback: has no effect with --message-format fp32, which does not round")
+        if self.lock_step and self.staleness != STALENESS:
+            raise UserError(f"--staleness {self.staleness:g}: has no effect in lock-step")
         if self.lock_step and self.staleness_decay:
             raise UserError(f"--staleness-decay {self.staleness_decay:g}: has no effect in lock-step")
         if self.chosen and self.message_format != "fp32" and not self.error_feedback:
