@@ -1,11 +1,12 @@
-"""The table of architectures on Pong: the same environments, steps, cores and precision, each with its tuned preset.
+"""The table of architectures on Pong: the same game, steps, cores and precision, each with its tuned preset, which
+chooses the network, the pictures and the number of environments.
 
     python -m benchmarks.table                           # what the result file lacks, seed by seed, one run at a time
     python -m benchmarks.table --only gorila apex --seeds 1
     python -m benchmarks.table show                      # the file as a table in Markdown
 
-A run is added to the result file when it ends, so this can be stopped and started again, also in another clone. A
-run that was interrupted goes on from its last checkpoint. Do not run anything else on the machine.
+A run is added to the result file when it ends, so this can be stopped and started again, also in another clone. Runs
+whose options have other defaults today (or for a machine with another number of cores) count as lacking. A run that was interrupted goes on from its last checkpoint. Do not run anything else on the machine.
 """
 
 from __future__ import annotations
@@ -53,13 +54,19 @@ SYSTEMS: Mapping[str, str] = {
 
 
 def missing(found: Mapping[str, Any], labels: Sequence[str], seeds: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """The runs that the file lacks, or has with another command; all labels of a seed before the next seed."""
+    """The runs that the file lacks, or has with other options; all labels of a seed before the next seed."""
     for seed in seeds:
         for label in labels:
-            curve = found["curves"].get(label)
-            known = () if curve is None or curve["options"] != SYSTEMS[label] else curve["seeds"]
-            if seed not in [each["seed"] for each in known]:
+            if seed not in [each["seed"] for each in known(found, label)]:
                 yield label, seed
+
+
+def known(found: Mapping[str, Any], label: str) -> list[dict[str, Any]]:
+    """The runs that the file has with the options of this label, none of which has another default today."""
+    curve = found["curves"].get(label)
+    if curve is None or curve["options"] != SYSTEMS[label] or curves.command(curve["config"]) != curve["trained"]:
+        return []
+    return list(curve["seeds"])
 
 
 def measured(directory: Path, cores: float | None, origin: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,9 +99,8 @@ def _without_histogram(gradients: dict[str, Any] | None) -> dict[str, Any] | Non
 
 def added(found: dict[str, Any], label: str, run: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     """The content of the file with one more run. Runs of other options are left out."""
-    curve = found["curves"].get(label)
-    known = [] if curve is None or curve["options"] != SYSTEMS[label] else curve["seeds"]
-    seeds = sorted([*(each for each in known if each["seed"] != run["seed"]), run], key=lambda each: each["seed"])
+    others = [each for each in known(found, label) if each["seed"] != run["seed"]]
+    seeds = sorted([*others, run], key=lambda each: each["seed"])
     made = {
         "options": SYSTEMS[label],
         "trained": curves.command(config),

@@ -165,6 +165,8 @@ def test_the_table_keeps_each_run_and_asks_for_what_it_lacks() -> None:
     assert row.startswith(f"| {labels[1]}: `{table.SYSTEMS[labels[1]]}` | 32 x 5 | ")
     changed = {**found, "curves": {labels[1]: {**found["curves"][labels[1]], "options": "gala --interval 4"}}}
     assert list(table.missing(changed, labels[1:], [1])) == [(labels[1], 1)]  # other options: not the same run
+    old = {**found["curves"][labels[1]], "config": settings(gamma=0.5)}  # a default of an earlier commit
+    assert list(table.missing({**found, "curves": {labels[1]: old}}, labels[1:], [1])) == [(labels[1], 1)]
 
 
 def test_a_run_that_was_to_end_there_knows_when_it_was_there(tmp_path: Path) -> None:
