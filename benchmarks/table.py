@@ -6,7 +6,8 @@ chooses the network, the pictures and the number of environments.
     python -m benchmarks.table show                      # the file as a table in Markdown
 
 A run is added to the result file when it ends, so this can be stopped and started again, also in another clone. Runs
-whose options have other defaults today (or for a machine with another number of cores) count as lacking. A run that was interrupted goes on from its last checkpoint. Do not run anything else on the machine.
+whose options have other defaults today (or for a machine with another number of cores) count as lacking. A run that was
+interrupted goes on from its last checkpoint. Do not run anything else on the machine.
 """
 
 from __future__ import annotations
