@@ -119,6 +119,7 @@ SHOWN: Mapping[str, tuple[str, str]] = {
         "today's defaults",
     ),
     "hogwild": ("Speed of A3C in threads and in processes of one machine", SET),
+    "pong-paac-envs": ("Steps to 18 on Pong with PAAC and A2C by the number of its environments, one seed", TODAY),
     "speed-paac-envs": ("Speed of PAAC with A2C on Pong by the number of its environments", "today's defaults"),
     "speed-ga3c": ("Speed of GA3C on Pong by agents, predictors and trainers, beside PAAC", SET),
     "all-reduce": ("All-reduce of a gradient between processes of one machine, beside Gloo", SET),
