@@ -9,6 +9,7 @@ from enum import IntEnum
 from gossamer.runtime import Answer, Stage
 
 STALL_SECONDS = 0.3  # without another worker becoming idle, until one that is idle may act once more
+STUCK_SECONDS = 5.0  # the same, also for one that is ahead of all that are not idle
 PATIENCE_SECONDS = 10.0  # until a checkpoint goes without the workers that are not idle yet
 SETTLE_SECONDS = 5.0  # until a checkpoint goes without what is still on its way between services
 
@@ -27,7 +28,9 @@ class Barrier:
 
     A worker that waits in a service for one that is idle here would never become idle itself. So where nothing moves
     for `STALL_SECONDS`, the idle worker that has acted the fewest steps may act once more, and so on: it is the one
-    that others wait for, as each waits only for workers behind it."""
+    that others wait for. Each waits only for workers that are not ahead of it, so one that is ahead of all that are not
+    idle stays idle: otherwise, where rollouts take longer than that, not all would be idle at once. Steps may mislead
+    after a restart, so it may act, too, where nothing moves for `STUCK_SECONDS`."""
 
     def __init__(self, workers: Collection[str], services: Collection[str], now: Callable[[], float]) -> None:
         self.phase = Phase.OPEN
@@ -65,9 +68,16 @@ class Barrier:
         stalled = stalled and not self.active <= self._idle
         if not stalled or worker != min(self._idle & self.active, key=lambda each: (self._acted[each], each)):
             return False
+        if self._ahead(worker) and self._now() - self._moved < STUCK_SECONDS:
+            return False
         self._idle.discard(worker)
         self._moved = self._now()
         return True
+
+    def _ahead(self, worker: str) -> bool:
+        """Whether it has acted more steps than each worker that is not idle, and all of these have acted some."""
+        steps = [self._acted[each] for each in self.active - self._idle]
+        return 0 < min(steps) <= max(steps) < self._acted[worker]
 
     def acted(self, worker: str, steps: int) -> None:
         """A worker has acted so many steps more."""

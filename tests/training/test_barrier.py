@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Collection
+
+import pytest
+from sweeps import sweep
+
 from gossamer.runtime import Answer, Stage
-from gossamer.training.barrier import PATIENCE_SECONDS, SETTLE_SECONDS, STALL_SECONDS, Barrier, Phase
+from gossamer.training.barrier import (
+    PATIENCE_SECONDS,
+    SETTLE_SECONDS,
+    STALL_SECONDS,
+    STUCK_SECONDS,
+    Barrier,
+    Phase,
+)
 
 
 class Kept:
@@ -203,3 +216,59 @@ def test_services_that_were_away_or_have_not_saved_are_missing() -> None:
     kept.barrier.away("far")  # it is too slow
     assert kept.save("near")
     assert kept.barrier.missing == {"far", "gone"}
+
+
+NEEDED: dict[str, Callable[[int], Collection[int]]] = {  # whose gradients or messages each of four workers needs
+    "nobody": lambda worker: (),
+    "pairs": lambda worker: (worker ^ 1,),
+    "ring": lambda worker: ((worker - 1) % 4,),
+    "all": lambda worker: range(4),
+}
+
+
+@pytest.mark.parametrize("seconds", [0.2, 2.0])  # of a rollout
+@pytest.mark.parametrize("needed", NEEDED.values(), ids=NEEDED)
+@sweep(200, 5)
+def test_all_become_idle_however_long_rollouts_take(
+    needed: Callable[[int], Collection[int]], seconds: float, seeds: range
+) -> None:
+    for seed in seeds:
+        taken, missing = checkpoint(needed, seconds, random.Random(seed))
+        assert not missing, seed
+        assert taken < PATIENCE_SECONDS, seed
+
+
+def checkpoint(
+    needed: Callable[[int], Collection[int]], seconds: float, rng: random.Random
+) -> tuple[float, frozenset[str]]:
+    """The seconds until four workers save, and which of them are missing. Each acts, gives what the others need, and
+    waits for what it needs itself."""
+    names, time = [f"worker {each}" for each in range(4)], 0.0
+    barrier = Barrier(names, (), lambda: time)
+    ends, given, done = [0.0] * 4, [0] * 4, [0] * 4
+    acting, begun = [False] * 4, seconds * rng.uniform(3, 5)
+    while time < begun + 2 * PATIENCE_SECONDS:
+        if barrier.phase is Phase.OPEN and time >= begun:
+            barrier.begin()
+        for each in rng.sample(range(4), 4):
+            if acting[each] and time >= ends[each]:
+                given[each] = done[each] + 1
+            if acting[each] and all(given[other] > done[each] for other in (each, *needed(each))):
+                done[each], acting[each] = done[each] + 1, False
+                barrier.acted(names[each], 8)
+            if not acting[each]:
+                answer = barrier.claim(names[each], True)
+                barrier.advance()
+                if answer is Answer.SAVE:
+                    return time - begun, barrier.missing
+                acting[each] = answer is None
+                ends[each] = time + seconds * rng.uniform(0.7, 1.3) if acting[each] else ends[each]
+        time += 0.02
+    raise AssertionError("no checkpoint")
+
+
+def test_one_that_is_ahead_acts_once_more_where_nothing_moves_for_long() -> None:
+    kept = three(32, 40)
+    assert [kept.claim("a"), kept.claim("b")] == [Answer.WAIT, Answer.WAIT]
+    kept.time += STUCK_SECONDS
+    assert [kept.claim("b"), kept.claim("a")] == [Answer.WAIT, None]
