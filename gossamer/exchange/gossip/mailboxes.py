@@ -97,15 +97,17 @@ class Mailboxes:
         self.dismiss([rank])
 
     def admit(self, ranks: Iterable[int]) -> None:
-        """Mark these members as active."""
-        self._change({*self.members, *ranks})
+        """Mark these members as active. Those that were not may send earlier iterations again, if they were restarted.
+        Until then a retried message of a member that has left remains a duplicate."""
+        new = set(ranks) - set(self.members)
+        self._change({*self.members, *new})
+        self._reached = {edge: k for edge, k in self._reached.items() if edge[1] not in new}
 
     def dismiss(self, ranks: Iterable[int]) -> None:
         """Mark these members as inactive. Their unread messages are kept."""
         gone = set(ranks)
         self._recovering -= gone
         self._change(set(self.members) - gone)
-        self._reached = {edge: k for edge, k in self._reached.items() if edge[1] not in gone}
 
     def send(self, message: Message, to: Sequence[int]) -> None:
         self._recovering.discard(message.sender)

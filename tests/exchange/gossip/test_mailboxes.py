@@ -52,6 +52,19 @@ def test_a_few_unread_messages_are_kept_apart() -> None:
     assert told(post.collect(1, {}, 0).messages) == [(0, k) for k in range(1, UNREAD + 1)]
 
 
+def test_a_retried_message_counts_once_also_after_its_sender_has_left() -> None:
+    post = Mailboxes(2, newest=False, adds=True)
+    post.send(a_message(0, 2), [1])
+    post.leave(0)
+    post.send(a_message(0, 2), [1])
+    assert told(post.collect(1, {}, 0).messages) == [(0, 2)]
+    post.send(a_message(0, 2), [1])
+    assert post.collect(1, {}, 0).messages == ()
+    post.admit([0])  # restarted, and perhaps behind where it was
+    post.send(a_message(0, 1), [1])
+    assert told(post.collect(1, {}, 0).messages) == [(0, 1)]
+
+
 def test_in_lock_step_all_messages_are_kept() -> None:
     post = Mailboxes(2, newest=False)
     for k in range(1, 4 * UNREAD):
