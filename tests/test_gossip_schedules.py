@@ -381,7 +381,7 @@ def test_a_lossy_network_loses_no_member() -> None:
 
 
 @pytest.mark.parametrize("mode", SPARSE.values(), ids=SPARSE)
-@sweep(40, normal=3)
+@sweep(200, normal=3)
 def test_sparse_messages_hold_nobody_up_where_members_end_early_and_hosts_come_back(
     mode: dict[str, Any], seeds: range
 ) -> None:
@@ -393,7 +393,9 @@ def test_sparse_messages_hold_nobody_up_where_members_end_early_and_hosts_come_b
         simulation = Simulation(seed, network, Faults(crashes=[(10.0, "host1", 3.0)]))
         simulation(figure("pala", Workload(80, step_time=0.5, seed=seed), **mode), order)
         assert order.order.count("act_and_learn[0]") == 80
-        assert simulation.clocks["act_and_learn[0]"] < 80 * 0.5 + 15
+        assert order.order.count("act_and_learn[3]") > 55  # it came back soon
+        # A lost call holds up members that wait for it for 2.5 s; those in lock-step wait at each step
+        assert simulation.clocks["act_and_learn[0]"] < 80 * 0.5 + (45 if mode.get("lock_step") else 25)
         if mode["sparse"].select == "changed":  # the member that came back knows what the others know, about 1
             first, last = (order.last[f"act_and_learn[{rank}]"]["known"] for rank in (0, 3))
             assert (first - last).abs().max() < 0.1

@@ -132,7 +132,9 @@ class GossipLink:
         self._allowed = self.interval + (0 if gossip.lock_step else gossip.staleness)  # iterations behind the others
         recovered = ctx.restarts > 0 and self._recover(ctx)
         kept = {} if recovered else state
-        self._contents = Contents(gossip.sparse, gossip.rounding, self._flat, kept, self._found.view)
+        # The first message of a restarted member has all parameters: its receivers may have been restarted with it
+        view = -1 if self._restarted else self._found.view
+        self._contents = Contents(gossip.sparse, gossip.rounding, self._flat, kept, view)
         self._outer: OuterStep | None = None
         if gossip.outer is not None:
             self._outer = OuterStep(gossip.outer, self._flat.vector, self._flat.separable, kept.get("outer"))

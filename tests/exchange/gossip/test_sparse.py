@@ -119,14 +119,19 @@ def test_in_rotation_each_parameter_is_exchanged_once_in_each_round() -> None:
     assert sent == 2 * 3 * SIZE * 4  # three rounds of all parameters, without indices
 
 
-@pytest.mark.parametrize("select", ["random", "rotation", "changed"])
+@pytest.mark.parametrize(
+    ("select", "graph"),
+    [("changed", Complete()), *product(("random", "rotation"), (Complete(), Ring(), Exponential()))],
+    ids=str,
+)
 @pytest.mark.parametrize("members", [2, 3, 5])
-def test_with_share_1_it_is_the_average_to_the_bit(members: int, select: Select) -> None:
+def test_with_share_1_it_is_the_average_to_the_bit(members: int, select: Select, graph: Graph) -> None:
     starts, moves = normal(1, SIZE).repeat(members, 1), normal(12, members, SIZE, seed=1)
-    sparse, sent = marched(starts, moves, Sparse(1.0, select), interval=2)
-    whole, sent_whole = marched(starts, moves, None, interval=2)
+    sparse, sent = marched(starts, moves, Sparse(1.0, select), graph, interval=2)
+    whole, sent_whole = marched(starts, moves, None, graph, interval=2)
     assert torch.equal(sparse, whole)
-    assert sent == sent_whole == 6 * members * (members - 1) * SIZE * 4
+    neighbours = len(graph.out(0, tuple(range(members)), 1))
+    assert sent == sent_whole == 6 * members * neighbours * SIZE * 4
 
 
 @pytest.mark.parametrize("sparse", [None, Sparse(0.25, "rotation")])
@@ -213,6 +218,8 @@ def test_after_a_change_of_the_membership_a_message_has_all_parameters() -> None
     assert link.iteration == 8
     assert model.value.unique().tolist() == [4.0]
     assert link.state_dict()["known"].unique().tolist() == [4.0]
+    # A neighbour may have been restarted with it
+    assert len(link._contents._selection.chosen(link._flat.vector, 9, link._found.view)[0]) == SIZE
 
 
 def test_what_the_others_know_is_part_of_the_state() -> None:
