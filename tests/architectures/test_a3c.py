@@ -149,11 +149,12 @@ class Again(Watcher):
 
 
 @pytest.mark.parametrize("form", [{"hosts": 3}, {"hosts": 2, "shards": 1}], ids=["shared", "shards"])
-@sweep(200, 1)
+@sweep(200, 4)
 def test_every_schedule_with_crashes_ends(form: dict[str, Any], seeds: range) -> None:
     for seed in seeds:
         rng = random.Random(seed)
-        program = A3C(learners=2, num_envs=2, env_workers=0, **form).program(a_method(METHODS["sarsa"]))
+        method = METHODS[rng.choice(["a2c", "nstep-q", "one-step-q", "sarsa"])]
+        program = A3C(learners=2, num_envs=2, env_workers=0, **form).program(a_method(method))
         hosts = list(program.hosts)
         crashes = [(4 * rng.random(), rng.choice(hosts), 2 * rng.random()) for _ in range(3)]
         watcher = Again(steps=STEPS // 2)
@@ -164,9 +165,8 @@ def test_every_schedule_with_crashes_ends(form: dict[str, Any], seeds: range) ->
         if "SharedMemory" in watcher.saved:
             made = int(watcher.saved["SharedMemory"]["updates"].sum())
             reported = sum(report.updates for report in watcher.records)
-            assert reported <= made <= reported + 6, (
-                seed
-            )  # each crash ends two learners, which may have an update to tell
+            # Each crash ends two learners, which may have an update to tell
+            assert reported <= made <= reported + 6, seed
 
 
 def slowly(ctx: Context, *given: Any, **named: Any) -> None:
