@@ -27,10 +27,8 @@ from gossamer.runtime import Context, Silent
 from gossamer.tools.simulate.gossip.members import Workload
 from gossamer.tools.simulate.stand_in import Point, StandIn
 
-SIZE, STEPS = (
-    48,
-    6,
-)  # parameters; steps in lock-step after which members are looked at, half of all: none has ended then
+SIZE = 48  # parameters
+STEPS = 6  # in lock-step, after which members are looked at, half of all: none has ended then
 STEP_TIME = 0.1  # seconds, on average
 CONTENTS: dict[str, dict[str, Any]] = {
     "all": {},
