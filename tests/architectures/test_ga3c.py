@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,8 @@ def test_a_host_that_fails_goes_on(memory: str, seeds: range) -> None:
             agents=2, predictors=2, trainers=2, num_envs=ENVS, env_workers=0, min_rollouts=rng.choice([1, 2]),
             adjust_seconds=rng.choice([0.0, 0.5]),
         )  # fmt: skip
-        program = ga3c.program(task(memory=memory)).with_loops({act: slow_act})
+        given = replace(task(memory=memory), groups=rng.choice([1, 2]))
+        program = ga3c.program(given).with_loops({act: slow_act})
         Simulation(seed, faults=Faults(crashes=crashes), patience=100.0)(program, watcher)
         assert watcher.deaths > 0, seed
         assert sum(report.steps for report in watcher.records) == 160, seed
