@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,9 +18,10 @@ from gossamer.algorithms import PPO, VTrace
 from gossamer.algorithms.base import evaluate_to_end, own_rewards
 from gossamer.algorithms.losses import Loss
 from gossamer.data import Array, Step, Trajectory
+from gossamer.envs import toy
 from gossamer.envs.base import VectorEnv
-from gossamer.envs.toy import Counter
 from gossamer.nn.networks import Network
+from gossamer.program import Program
 from gossamer.runtime import Answer, Context
 from gossamer.spaces import Spec
 from gossamer.task import Task
@@ -48,6 +50,32 @@ class Checked(VTrace):
             with open(self.file, "a") as file:
                 file.writelines(f"{env} {episode} {age}\n" for env, episode, age in found)
         yield from super().losses(model, batch, rng)
+
+
+@dataclass(frozen=True)
+class Recorded(VTrace):
+    """V-trace that counts the rollouts of single environments that it learns from, by all that they have."""
+
+    rollouts: ClassVar[Counter[tuple[bytes, ...]]] = Counter()  # of the learners of this process
+
+    def model(self, spec: Spec, network: Network) -> nn.Module:
+        """See `Checked`."""
+        model = super().model(spec, network)
+        sharpen(model)
+        return model
+
+    def losses(self, model: nn.Module, batch: Trajectory, rng: torch.Generator) -> Iterator[Loss]:
+        parts = (batch.obs, batch.action, batch.reward, batch.behaviour, batch.value)
+        for b in range(batch.num_envs):
+            self.rollouts[tuple(part[:, b].contiguous().numpy().tobytes() for part in parts)] += 1
+        yield from super().losses(model, batch, rng)
+
+
+def recorded(launch: Any, program: Program, rollouts: int) -> Counter[tuple[bytes, ...]]:
+    """The rollouts of all environments of a program that learns by `Recorded`, so many of each actor."""
+    Recorded.rollouts.clear()
+    launch(program, Uneven({copy.name: rollouts for copy in program.crew if copy.name.startswith("act")}))
+    return Counter(Recorded.rollouts)
 
 
 @dataclass(frozen=True)
@@ -133,7 +161,7 @@ class Numbered:
     name: str = "counter"
 
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
-        return NumberedVector(Counter(7, truncate=True).make(num_envs), first=self.rank * num_envs)
+        return NumberedVector(toy.Counter(7, truncate=True).make(num_envs), first=self.rank * num_envs)
 
 
 class NumberedVector:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from some_parts import Slow, Watcher, a_task, differences
+from some_rollouts import Recorded, recorded
 from sweeps import sweep
 
 import gossamer
@@ -42,6 +43,19 @@ def test_one_agent_learns_what_paac_learns_to_the_bit(launch: Any, memory: str) 
     launch(program, ga3c)
     assert differences(paac.saved["act_and_learn"]["learner"], ga3c.saved["learn"]["learner"]) == []
     assert {behind for report in ga3c.records for behind in report.lag} == {0}
+
+
+@pytest.mark.parametrize("agents", [2, 4])
+@pytest.mark.parametrize("memory", ["none", "lstm"])
+@pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])
+def test_each_of_several_agents_acts_as_an_actor_with_its_own_network(launch: Any, memory: str, agents: int) -> None:
+    """To the bit, at learning rate 0, with a request for each step of each agent."""
+    learning = a_task(Catch(), Recorded(), rate=0.0, memory=memory, memory_units=8)
+    several: dict[str, Any] = {"num_envs": ENVS * agents, "env_workers": 0}
+    ga3c = recorded(launch, GA3C(agents=agents, **several, **IN_TURN, max_batch=ENVS).program(learning), rollouts=10)
+    actors = recorded(launch, IMPALA(actors=agents, **several).program(learning), rollouts=10)
+    assert ga3c == actors
+    assert ga3c.total() == 10 * ENVS * agents
 
 
 def test_several_agents_in_turn_learn_what_actors_of_impala_learn() -> None:

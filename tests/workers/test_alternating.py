@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import torch
 from some_parts import a_task, differences
+from some_rollouts import Recorded, recorded
 from torch import Tensor
 
 from gossamer.algorithms.dqn import DQN
+from gossamer.architectures import IMPALA
 from gossamer.data import Action, Array, Batch, Step, Trajectory, Tree
 from gossamer.envs.atari import Atari
 from gossamer.envs.base import EnvFactory, VectorEnv
@@ -23,6 +25,8 @@ from gossamer.envs.numbered import Numbered
 from gossamer.envs.toy import Catch, Counter, Recall
 from gossamer.exchange import Alone
 from gossamer.experience import Kept
+from gossamer.launch.simulation import Simulation
+from gossamer.launch.threads import threads
 from gossamer.loops.roles import Envs
 from gossamer.loops.watched import watched
 from gossamer.policy import Replica
@@ -96,6 +100,18 @@ def test_groups_act_as_actors_of_half_the_size(env: EnvFactory, workers: int, gi
         first, second = (half.report(Kept()).episodes for half in halves)
         assert episodes == (*first, *(replace(episode, index=4 + episode.index) for episode in second))
         assert not torch.equal(slot.action[:, :4], slot.action[:, 4:])
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+@pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])
+def test_served_groups_act_as_served_actors_of_half_the_size(launch: Any, memory: str) -> None:
+    """A predictor takes one request at a time: the size of its batches is the same."""
+    served: dict[str, Any] = {"num_envs": 8, "env_workers": 0, "policy": "served", "max_batch": 4}
+    task = a_task(Catch(), Recorded(), rate=0.0, memory=memory, memory_units=8)
+    whole = recorded(launch, IMPALA(actors=1, **served).program(replace(task, groups=2)), rollouts=10)
+    halves = recorded(launch, IMPALA(actors=2, **served).program(task), rollouts=10)
+    assert whole == halves
+    assert whole.total() == 80
 
 
 def test_finals_and_episodes_have_the_numbers_of_all_environments() -> None:
