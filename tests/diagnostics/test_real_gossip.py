@@ -69,10 +69,21 @@ def test_the_bound_holds_on_one_host(monkeypatch: pytest.MonkeyPatch, given: dic
     assert_the_bound_holds(consensus)
 
 
-@pytest.mark.parametrize("form", ["fp32", "int8"])
-def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, form: Any) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"form": "int8"},
+        {"rounding": "int8"},
+        {"mixing": PushSum()},
+        {"mixing": PushSum(), "form": "int8"},
+        {"mixing": PushSum(), "rounding": "bf16", "outer": Outer(0.5, 0.7)},
+    ],
+    ids=["fp32", "int8", "int8 with feedback", "push-sum", "push-sum, int8", "push-sum, outer, bf16 with feedback"],
+)
+def test_the_bound_holds_between_hosts(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
     monkeypatch.setattr(module, "WAITING", 100)
-    gossip = Gossiping(staleness=3, interval=3, period=40, window=32, form=form)
+    gossip = Gossiping(staleness=3, interval=3, period=40, window=32, **given)
     pala = PALA(hosts=2, learners=2, num_envs=2)
     consensus = watched(pala.program(TASK, gossip=gossip), seed=0)
     assert_the_bound_holds(consensus)
