@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from some_parts import Watcher, a_task, differences
+from some_parts import Slow, Watcher, a_task, differences
 from some_runs import checkpoint, rows, trained
 from torch import nn
 
 import gossamer
 from gossamer import cli
-from gossamer.algorithms import VTrace
+from gossamer.algorithms import DQN, Algorithm, VTrace
 from gossamer.algorithms.losses import Loss
-from gossamer.architectures import IMPALA
+from gossamer.architectures import IMPALA, PALA, ApeX
 from gossamer.config.build import program
 from gossamer.config.names import ARCHITECTURES
 from gossamer.config.resolve import configure
-from gossamer.data import Trajectory
+from gossamer.data import Step, Trajectory
 from gossamer.envs import catalogue
+from gossamer.envs.toy import ToyVector
 from gossamer.evaluation.video import record
 from gossamer.export.export import export
 from gossamer.launch.simulation import Faults, Network, Simulation
+from gossamer.loops import act, act_and_learn
 from gossamer.nn.networks import ActorCritic
 from gossamer.page import playing
 from gossamer.storage.checkpoint import Store
@@ -88,15 +91,41 @@ class Counted(VTrace):
         yield from super().losses(model, batch, rng)
 
 
-def test_batches_have_exact_shares_also_when_hosts_die() -> None:
+REPLAY = DQN(learning_starts=64, batch_size=8, target_period=10, buffer_size=4000, samples_per_insert=0.5)
+CRASHING: dict[str, tuple[Any, Algorithm, tuple[str, str]]] = {
+    "impala": (IMPALA(hosts=2, actors=1, num_envs=6), Counted(), ("actors0", "actors1")),
+    "pala": (PALA(hosts=2, learners=1, num_envs=6), Counted(), ("host0", "host1")),
+    "apex": (ApeX(hosts=2, actors=1, num_envs=6), REPLAY, ("actors0", "actors1")),
+}
+
+
+@pytest.mark.parametrize("name", CRASHING)
+def test_shares_are_exact_also_when_hosts_die(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all steps, and of the steps in each batch; a replay memory's batches are drawn."""
+    architecture, algorithm, (one, other) = CRASHING[name]
     Counted.seen.clear()
-    task = a_task(catalogue.resolve(TWO), Counted(), normalize_returns=True)
-    shape: dict[str, Any] = {"hosts": 2, "actors": 1, "num_envs": 6}
+    acted, step = Counter[str](), ToyVector.step
+
+    def counted(self: ToyVector, action: Any) -> Step:
+        acted[type(self._game).__name__] += self.num_envs
+        return step(self, action)
+
+    monkeypatch.setattr(ToyVector, "step", counted)
+    task = a_task(catalogue.resolve(TWO), algorithm, normalize_returns=algorithm is not REPLAY)
+    program = architecture.program(task).with_loops({act: slowly(act), act_and_learn: slowly(act_and_learn)})
     watcher = Watcher(steps=2400)
-    crashes = Faults(crashes=[(0.5, "actors0", 0.2), (1.0, "actors1", 0.2), (1.5, "actors0", 0.5)])
-    Simulation(1, Network(latency=0.01), crashes)(IMPALA(**shape).program(task), watcher)
-    assert len(Counted.seen) > 20
+    simulation = Simulation(1, Network(latency=0.01), Faults(crashes=[(5.2, one, 0.2), (9.1, other, 5.0)]))
+    simulation(program, watcher)
+    assert [host for _, host in simulation.crashes] == [one, other]
+    assert acted["_Counter"] == 2 * acted["_Recall"]
+    assert acted.total() >= sum(report.steps for report in watcher.records) > 2000
     assert all(counter == 2 * recall > 0 for counter, recall in Counted.seen)
+    assert (len(Counted.seen) > 20) == (algorithm is not REPLAY)
+
+
+def slowly(loop: Callable[..., None]) -> Callable[..., None]:
+    """The loop, with rollouts that take time."""
+    return lambda ctx, *given, **named: loop(Slow(ctx), *given, **named)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +195,16 @@ def test_a_loaded_policy_acts_in_each_game(run: Path) -> None:
         assert policy.act(np.stack([obs] * 3)).shape == (3,)  # of the same game
     with pytest.raises(UserError, match="the policy does not play pong"):
         policy.act(obs, game="pong")
+
+
+def test_an_exported_policy_acts_in_each_game_as_that_of_the_run(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "out")
+    exported, there = gossamer.load(tmp_path / "out"), gossamer.load(run)
+    assert exported.games == there.games == ("some_games:Small", "some_games:Large")
+    obs = np.random.default_rng(0).random((512, 5), np.float32)
+    actions = [exported.act(obs, game=game).tolist() for game in exported.games]
+    assert actions == [there.act(obs, game=game).tolist() for game in there.games]
+    assert (max(actions[0]), max(actions[1])) == (3, 4)  # sampled: Large has a fifth one
 
 
 def test_a_card_has_the_spaces_of_each_game(run: Path, tmp_path: Path) -> None:
