@@ -17,6 +17,7 @@ from gossamer.tools.simulate import simulate
 
 DISTANCE = 0.1  # of the farthest member, relative to the norm of the mean; members begin about as far as its norm
 LEARNERS = 8  # on each host
+LONGER = 5  # times as many iterations where hosts die
 MIDDLE: Mapping[str, Any] = {"members": 64, "bandwidth": "1Gb/s", "latency": "10ms", "crash_rate": "0/h"}
 VARIED: Mapping[str, Sequence[Any]] = {  # each while the others stay in the middle
     "members": (4, 16, 64, 256, 1024),
@@ -43,13 +44,19 @@ KEPT = ("crashes_to_distance", "crashes", "efficiency", "seconds")  # besides
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--graph", default="one-peer", help="communication graph (default: %(default)s)")
     parser.add_argument("--most", type=int, default=1024, help="members of the largest simulation (default: 1024)")
-    parser.add_argument("--iterations", type=int, default=400, help="of each member, at most (default: 400)")
+    parser.add_argument(
+        "--iterations",
+        type=int,
+        default=400,
+        help="of each member, at most (default: 400; five times as many where hosts die)",
+    )
 
 
 def measure(given: argparse.Namespace, results: Results) -> None:
     """Writes the figures after each simulation, and goes on with those that the file lacks; then the plot."""
     torch.set_num_threads(1)
     settings = {"graph": given.graph, "iterations": given.iterations, "distance": DISTANCE, "learners": LEARNERS}
+    settings |= {"times_iterations_with_crashes": LONGER}
     rows = known(results.path, settings)
     done, commit = {key(row) for row in rows}, results.origin["commit"]
     for way, scenario in cases(given.most):
@@ -60,7 +67,7 @@ def measure(given: argparse.Namespace, results: Results) -> None:
         found = simulate(
             **{"graph": given.graph, **scenario, **WAYS[way]},
             learners=learners,
-            iterations=given.iterations,
+            iterations=iterations(scenario, given.iterations),
             to_distance=DISTANCE,
         )
         rows.append({**row, **{name: found[name] for name in (*FIGURES, *KEPT)}, "commit": commit})
@@ -79,6 +86,11 @@ def cases(most: int) -> Iterator[tuple[str, dict[str, Any]]]:
             for way, options in WAYS.items():
                 if options.get("graph") != "complete" or scenario["members"] <= MOST_COMPLETE:
                     yield way, scenario
+
+
+def iterations(scenario: Mapping[str, Any], usual: int) -> int:
+    """Of each member, at most: more where hosts die, so that others are still there when one comes back."""
+    return usual * (LONGER if scenario["crash_rate"] != MIDDLE["crash_rate"] else 1)
 
 
 def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
