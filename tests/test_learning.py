@@ -47,8 +47,8 @@ def test_catch_is_learned_with_the_default_settings(name: str, algorithm: str, s
     [
         ("paac", "pqn", 475),
         ("paac", "nstep-q", 475),
-        ("a3c", "nstep-q", 350),
-        ("a3c", "one-step-q", 400),
+        ("a3c", "nstep-q", 200),
+        ("a3c", "one-step-q", 200),
         ("a3c", "sarsa", 200),
     ],
 )
