@@ -77,10 +77,12 @@ def one(directory: Path, goal: float) -> dict[str, Any]:
 
 
 def figures(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Medians over the seeds, and the runs. A run that did not reach the goal counts as never."""
+    """Medians over the seeds, and the runs. A run that did not reach the goal counts as never, and of several runs with
+    one seed the first counts."""
+    seeds = {run["seed"]: run for run in reversed(runs)}.values()
     return {
-        "median_goal_steps": curves.median([run["goal_steps"] for run in runs]),
-        "median_goal_seconds": curves.median([run["goal_seconds"] for run in runs]),
+        "median_goal_steps": curves.median([run["goal_steps"] for run in seeds]),
+        "median_goal_seconds": curves.median([run["goal_seconds"] for run in seeds]),
         "bytes": runs[0]["bytes"],
         "runs": list(runs),
     }
