@@ -49,8 +49,8 @@ def test_one_agent_learns_what_paac_learns_to_the_bit(launch: Any, memory: str) 
 @pytest.mark.parametrize("memory", ["none", "lstm"])
 @pytest.mark.parametrize("launch", [threads, Simulation(1)], ids=["threads", "simulation"])
 def test_each_of_several_agents_acts_as_an_actor_with_its_own_network(launch: Any, memory: str, agents: int) -> None:
-    """To the bit, at learning rate 0, with a request for each step of each agent. The actors are simulated: as a thread,
-    one that begins after an update has other random streams."""
+    """To the bit, at learning rate 0, with a request for each step of each agent. The actors are simulated: as a
+    thread, one that begins after an update has other random streams."""
     learning = a_task(Catch(), Recorded(), rate=0.0, memory=memory, memory_units=8)
     several: dict[str, Any] = {"num_envs": ENVS * agents, "env_workers": 0}
     ga3c = recorded(launch, GA3C(agents=agents, **several, **IN_TURN, max_batch=ENVS).program(learning), rollouts=10)
