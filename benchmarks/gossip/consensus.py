@@ -55,8 +55,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def measure(given: argparse.Namespace, results: Results) -> None:
     """Writes the figures after each simulation, and goes on with those that the file lacks; then the plot."""
     torch.set_num_threads(1)
-    settings = {"graph": given.graph, "iterations": given.iterations, "distance": DISTANCE, "learners": LEARNERS}
-    settings |= {"times_iterations_with_crashes": LONGER}
+    settings = {
+        **{"graph": given.graph, "iterations": given.iterations, "distance": DISTANCE, "learners": LEARNERS},
+        "times_iterations_with_crashes": LONGER,
+    }
     rows = known(results.path, settings)
     done, commit = {key(row) for row in rows}, results.origin["commit"]
     for way, scenario in cases(given.most):

@@ -19,7 +19,7 @@ from gossamer.tools.simulate.scenario import bandwidth, check_scenario, crash_ra
 from gossamer.tools.simulate.stand_in import ELEMENTS
 
 SELECTED = get_args(Select)
-STALENESS = 16.0
+STALENESS = 16.0  # iterations; any other value is refused in lock-step
 SELECT = "With --share below 1: random, rotation, or changed (complete graph, in lock-step)."
 
 
