@@ -33,16 +33,17 @@ from gossamer.spaces import Spec
 from gossamer.system.errors import UserError
 from gossamer.system.options import option, options
 
-PAPER = {  # Kapturowski et al. 2019, section 2.3 and appendix, table 2. Whether its loss is a sum over steps or a mean,
-    # and so what Adam's epsilon and the clip of gradients mean, is not published; here it is a mean
+STEPS = 80  # that are trained of each sequence
+PAPER = {  # Kapturowski et al. 2019, section 2.3 and appendix, table 2. Adam's epsilon and the clip of gradients are for
+    # a loss that is a sum over the steps of a sequence, as in SEED RL and Acme; ours is their mean
     "gamma": 0.997,
     "n_step": 5,
     "double": True,
     "dueling": True,
     "rescaling_epsilon": 1e-3,
-    "sequence_length": 80,
+    "sequence_length": STEPS,
     "burn_in": 40,
-    "rollout_length": 40,
+    "rollout_length": STEPS // 2,
     "priority_eta": 0.9,
     "priority_exponent": 0.9,
     "importance_exponent": 0.6,
@@ -61,11 +62,11 @@ PAPER = {  # Kapturowski et al. 2019, section 2.3 and appendix, table 2. Whether
     "memory_units": 512,
     "last_action_reward": True,
     "optimizer": "adam",
-    "epsilon": 1e-3,
+    "epsilon": 1e-3 / STEPS,
     "learning_rate": 1e-4,
     "anneal_steps": 0,
     "final_fraction": 1.0,
-    "max_grad_norm": 80.0,
+    "max_grad_norm": 80.0 / STEPS,
 }
 
 

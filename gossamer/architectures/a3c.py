@@ -141,7 +141,7 @@ class A3C:
                 "rollout_length": 5,
                 "gamma": 0.99,
                 "gae_lambda": 1.0,
-                "value_coef": 1.0,
+                "value_coef": 0.25,  # of the reproductions with these rates; S3 has no weight
                 "entropy_coef": 0.01,
                 "target_period": 2_000,  # updates of 5 steps: 40,000 frames
                 "exploration": "mixed",
