@@ -26,6 +26,7 @@ from gossamer.loops.adjust import Numbers, adjust
 from gossamer.policy.served import Requests, Served
 from gossamer.policy.served import options as serving
 from gossamer.presets.layers import Layer
+from gossamer.presets.rules import no_statistics_of_trainers
 from gossamer.program import OnRestart, Program, copy_name
 from gossamer.system.errors import UserError
 from gossamer.system.options import option, options, word
@@ -77,6 +78,12 @@ class GA3C:
             raise UserError(
                 f"--algorithm {kind}: keeps traces of each environment, and a batch of ga3c has any agents' rollouts; "
                 "use paac, a2c, gala or sarsa"
+            )
+        exploration = getattr(task.algorithm, "exploration", "schedule")
+        if self.adjust_seconds and exploration != "schedule":
+            raise UserError(
+                f"--exploration {exploration}: each environment has an epsilon of its own, and --adjust-seconds changes "
+                "how many there are; use --exploration schedule"
             )
         numbers, most = Numbers(self.agents, self.predictors, self.trainers), self._limits()
         each, sizes = self.num_envs // self.agents, self._sizes(most.agents)
@@ -132,6 +139,7 @@ class GA3C:
 
     presets: ClassVar[tuple[Layer, ...]] = (
         Layer("small environments are stepped in the agent's thread", {"env_workers": 0}, kind="not atari"),
+        Layer("several trainers: no running statistics (not tuned)", rules=(no_statistics_of_trainers,)),
         Layer(
             "GA3C as published (its code): 32 agents of one environment, sums over a rollout as a mean times 5",
             {

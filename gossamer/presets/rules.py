@@ -26,8 +26,19 @@ def returns_of_games(values: Mapping[str, Any], given: Collection[str]) -> dict[
     statistics, unless rewards are clipped."""
     if "rescale_values" in values:
         return {"rescale_values": not values.get("clip_rewards", False)}
-    shared = "statistics" in values or values.get("trainers", 1) > 1
+    shared = "statistics" in values or several_trainers(values)
     return {"normalize_returns": True} if "value_coef" in values and not shared else {}
+
+
+def several_trainers(values: Mapping[str, Any]) -> bool:
+    """Whether trainers of GA3C share parameters: those given, or those that its adjustment may add."""
+    most: int = values["most"] if values.get("adjust_seconds") else 1
+    return bool(values.get("trainers", 1) * most > 1)
+
+
+def no_statistics_of_trainers(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Shared parameters have no running statistics."""
+    return {"normalize_observations": False, "normalize_returns": False} if several_trainers(values) else {}
 
 
 def critic_without_memory(values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sweeps import sweep
 
 import gossamer
 from gossamer import cli
-from gossamer.algorithms import A2C, DQN, SarsaLambda, VTrace
+from gossamer.algorithms import A2C, DQN, NStepQ, SarsaLambda, VTrace
 from gossamer.architectures import GA3C, IMPALA, PAAC
 from gossamer.envs.toy import Catch, Counter
 from gossamer.launch.simulation import Faults, Simulation
@@ -162,6 +162,13 @@ def test_an_algorithm_with_traces_is_refused() -> None:
     """A trainer's batch has any agents' rollouts: traces would be those of other environments."""
     with pytest.raises(UserError, match=r"--algorithm sarsa-lambda: keeps traces .* use paac, a2c, gala or sarsa"):
         GA3C().program(a_task(Catch(), SarsaLambda()))
+
+
+def test_epsilons_of_environments_need_a_number_of_agents_that_stays() -> None:
+    given = a_task(Catch(), NStepQ(exploration="mixed"))
+    with pytest.raises(UserError, match=r"--exploration mixed: .* --adjust-seconds changes how many .* schedule"):
+        GA3C(adjust_seconds=20.0).program(given)
+    GA3C().program(given)
 
 
 def test_running_statistics_need_a_single_trainer(tmp_path: Path) -> None:

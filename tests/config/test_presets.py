@@ -169,6 +169,25 @@ def test_impala_s_and_appo_s_published_settings() -> None:
     assert made.max_grad_norm * 750 == pytest.approx(10)
 
 
+def test_settings_for_losses_that_are_sums_are_of_those_sums() -> None:
+    made = resolve({"architecture": "r2d2", "env": "catch-pixels", "preset": "paper"})
+    assert (made.sequence_length, made.rollout_length) == (80, 40)
+    assert (made.epsilon * 80, made.max_grad_norm * 80) == pytest.approx((1e-3, 80.0))
+    a3c, paac = (resolve({"architecture": name, "env": "catch-pixels", "preset": "paper"}) for name in ("a3c", "paac"))
+    assert a3c.learning_rate * a3c.loss_scale * a3c.value_coef == pytest.approx(7e-4 * 5 * 0.25)
+    # PAAC's rate is n_e times as large, for a mean over n_e environments: the step of one is that of an A3C thread
+    assert paac.learning_rate / 32 * paac.loss_scale * paac.value_coef == pytest.approx(7e-4 * 5 * 0.25)
+
+
+def test_several_trainers_have_no_running_statistics() -> None:
+    for given in ({"trainers": 2}, {"adjust_seconds": 20.0}):
+        assert not configure("ga3c", env="counter,recall", **given).network.normalize_returns
+        memory = configure("ga3c", env="catch", algorithm="ppo", memory="lstm", **given).network
+        assert (memory.normalize_returns, memory.normalize_observations) == (False, False)
+    assert configure("ga3c", env="counter,recall", most=1, adjust_seconds=20.0).network.normalize_returns
+    assert configure("ga3c", env="counter,recall").network.normalize_returns
+
+
 def test_the_accelerated_settings() -> None:
     # accel_rl: accel_rl/algos/pg/{a2c,ppo}.py, accel_rl/algos/dqn/dqn.py, and its example scripts
     def accelerated(architecture: str, **given: Any) -> SimpleNamespace:
