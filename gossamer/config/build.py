@@ -24,7 +24,7 @@ from gossamer.nn.inputs import INPUT_SCALES
 from gossamer.nn.networks import NetworkOptions
 from gossamer.nn.optim import Muon
 from gossamer.nn.tiles import TileCoding
-from gossamer.nn.torsos import SEQUENCES, SIZED, Layers
+from gossamer.nn.torsos import OF_PICTURES, SEQUENCES, SIZED, Layers
 from gossamer.program import Program
 from gossamer.spaces import Box, Spec
 from gossamer.system.errors import UserError
@@ -233,6 +233,8 @@ def check_effect(config: Config, spec: Spec) -> None:
         raise UserError(f"--join-vectors: has no effect, as {env} does not show several vectors; leave it out")
     if chosen.join_vectors and (chosen.torso == "tiles" or chosen.torso not in NETWORKS):
         raise UserError(f"--join-vectors: has no effect with --network {chosen.torso}; leave it out")
+    if parts and not any(part.picture for part in parts) and chosen.torso in OF_PICTURES:
+        raise UserError(f"--network {chosen.torso}: has no effect, as {env} shows no pictures; use mlp or auto")
     if chosen.observe_game and not spec.games:
         raise UserError(f"--observe-game: has no effect, as {env} is one game; leave it out")
     if chosen.state_std and not isinstance(spec.actions, Box):

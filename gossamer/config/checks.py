@@ -87,6 +87,11 @@ IDLE = (
         lambda v: "bundles" in v and not v.get("actors"),
         "without --actors; a bundle has a memory of its own",
     ),
+    Idle(
+        ("separate_critic",),
+        lambda v: v["network"] == "linear",
+        "with --network linear, which has no parameters that policy and value would share",
+    ),
     Idle(("anneal_from", "entropy_final_fraction"), lambda v: not v["anneal_steps"], "with --anneal-steps 0"),
     Idle(("final_fraction",), lambda v: not v["anneal_steps"] and v["final_fraction"] != 1, "with --anneal-steps 0"),
     Idle(

@@ -16,7 +16,18 @@ from gossamer.nn.inputs import CentredParts, Inputs, Observations, Prepared, inp
 from gossamer.nn.memory import Memory, MemoryKind
 from gossamer.nn.normalization import Observed
 from gossamer.nn.tiles import TileCoding, Tiles
-from gossamer.nn.torsos import STANDARD, Activation, Layers, Pair, Parts, TorsoFactory, auto, layer_normalized, mlp
+from gossamer.nn.torsos import (
+    STANDARD,
+    Activation,
+    Layers,
+    Pair,
+    Parts,
+    TorsoFactory,
+    auto,
+    layer_normalized,
+    linear,
+    mlp,
+)
 from gossamer.spaces import Space, Spec
 from gossamer.spaces.distributions import Distribution
 from gossamer.spaces.observations import MASK
@@ -254,7 +265,8 @@ def _torso(spec: Spec, network: Network) -> nn.Module:
     if isinstance(network.torso, TileCoding):
         return _tiles(spec, network, network.torso)
     finish = layer_normalized if network.layer_norm else _unchanged
-    torso, of_vectors = _with_layers(network.torso, network.layers), _with_layers(mlp, network.layers)
+    torso = _with_layers(network.torso, network.layers)
+    of_vectors = linear if network.torso is linear else _with_layers(mlp, network.layers)
     if spec.layout is None:
         return finish(torso(spec.obs_shape))
     parts = spec.layout.inputs(game=network.observe_game)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 TorsoFactory: TypeAlias = Callable[[Any], nn.Module]
 
 SEQUENCES = ("auto", "nips", "nature", "small", "tiny", "mlp")  # the names of those that `layer_normalized` takes
+OF_PICTURES = ("nips", "nature", "small", "tiny", "resnet", "autoencoder")  # the names of those of pictures only
 SIZED = (*SEQUENCES, "resnet")  # of those that take `Layers`
 
 Activation: TypeAlias = Literal["tanh", "relu", "elu", "gelu", "silu"]

@@ -71,6 +71,8 @@ def test_defaults_fit_the_kind_of_environment() -> None:
 def test_heads_that_share_a_memory_share_their_torso() -> None:
     assert not values("Pendulum-v1", algorithm="ppo", memory="lstm", num_minibatches=8).separate_critic
     assert values("catch", algorithm="ppo", memory="lstm").normalize_returns
+    with pytest.raises(UserError, match="--separate-critic: has no effect with --network linear"):
+        settings(network="linear", separate_critic=True)
     with pytest.raises(UserError, match="--separate-critic: not available with --memory, which both heads share"):
         settings(memory="gru", separate_critic=True)
 
@@ -547,6 +549,7 @@ def test_continuous_actions_are_learned_with_ppo_unless_the_architecture_has_an_
         ("catch", {"state_std": True}, "--state-std: has no effect, as the actions of catch are not continuous"),
         ("catch-pixels", {"normalize_observations": True}, "--normalize-observations: .* catch-pixels shows pictures"),
         ("catch", {"reconstruction_coef": 2.0}, "--reconstruction-coef 2.0: has no effect without an auto-encoder"),
+        ("counter,recall", {"network": "autoencoder"}, "--network autoencoder: .* counter,recall shows no pictures"),
         (
             "catch",
             {"layer_norm": True, "network": "resnet"},

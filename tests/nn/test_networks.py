@@ -23,6 +23,7 @@ from gossamer.nn.torsos import (
     auto,
     autoencoder,
     layer_normalized,
+    linear,
     mlp,
     nature,
     nips,
@@ -319,6 +320,13 @@ def test_each_part_of_an_observation_has_its_torso() -> None:
     # small: 12 x 10 -> 5 x 4 -> 1 x 1, 256 units; mlp: 64 units; side by side 320
     assert model.torso(inputs).shape == (4, 320)
     assert model(obs)[0].parameters.shape == (4, 3)
+
+
+def test_a_linear_network_is_linear_in_every_part() -> None:
+    layout = Layout((Part("arm", (3,), np.dtype(np.float32)), Part("leg", (2,), np.dtype(np.float32))))
+    spec = Spec((layout.size,), np.dtype(np.uint8), Discrete(3), layout=layout)
+    model = ActorCritic(spec, Network(linear))
+    assert sum(each.numel() for each in model.parameters()) == (5 + 1) * (3 + 1)  # the two heads
 
 
 def test_a_torso_of_one_s_own_gets_all_parts() -> None:
