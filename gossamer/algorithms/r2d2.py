@@ -34,7 +34,7 @@ from gossamer.system.errors import UserError
 from gossamer.system.options import option, options
 
 STEPS = 80  # that are trained of each sequence
-PAPER = {  # Kapturowski et al. 2019, section 2.3 and appendix, table 2. Adam's epsilon and the clip of gradients are for
+PAPER = {  # Kapturowski et al. 2019, section 2.3 and appendix, table 2. Adam's epsilon and the gradients' clip are for
     # a loss that is a sum over the steps of a sequence, as in SEED RL and Acme; ours is their mean
     "gamma": 0.997,
     "n_step": 5,

@@ -82,7 +82,7 @@ class GA3C:
         exploration = getattr(task.algorithm, "exploration", "schedule")
         if self.adjust_seconds and exploration != "schedule":
             raise UserError(
-                f"--exploration {exploration}: each environment has an epsilon of its own, and --adjust-seconds changes "
+                f"--exploration {exploration}: each environment has its own epsilon, and --adjust-seconds changes "
                 "how many there are; use --exploration schedule"
             )
         numbers, most = Numbers(self.agents, self.predictors, self.trainers), self._limits()
