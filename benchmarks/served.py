@@ -149,7 +149,7 @@ def program(task: Task, seconds: float, *, envs: int, each: int, predictors: int
             policy = Served(requests, p.service(Presence)(actors) if elsewhere else None)
         elif elsewhere:
             copy = p.service(Parameters)(actors)
-            p.worker(fetch)(parameters, copy)
+            p.worker(fetch)(parameters, copy, [copy_name(ask, rank, actors) for rank in range(actors)])
             policy = Replica(copy)
         else:
             policy = Replica(parameters)

@@ -118,7 +118,7 @@ def test_every_schedule(depth: int, copies: bool, crashes: bool, seeds: range) -
                 followed = program.service(Parameters)(1) if copies else parameters
                 program.worker(act)(queue, followed, seconds=1.0)
                 if copies:
-                    program.worker(fetch)(parameters, followed)
+                    program.worker(fetch)(parameters, followed, [f"act[{i}]"])
         rng = random.Random(seed)
         faults = [(rng.random() * 8, f"actor{rng.randrange(actors)}", rng.random()) for _ in range(4 * crashes)]
         network = Network(latency=rng.random() * copies)

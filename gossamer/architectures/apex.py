@@ -72,10 +72,11 @@ class ApeX:
                 p.worker(act)(task, policies.here(newest, requests), memory.actor(rank), envs=envs)
         for h in range(self.hosts):
             with p.host(f"actors{h}", cpus=cpus):
-                copy = policies.add_copy(p, newest, actors)
+                ranks = range(h * actors, (h + 1) * actors)
+                copy = policies.add_copy(p, newest, [copy_name(act, rank, crew) for rank in ranks])
                 if copied:
                     p.worker(offer_copy)(newest, copy)
-                for rank in range(h * actors, (h + 1) * actors):
+                for rank in ranks:
                     policy, on_cpu = policies.elsewhere(copy, requests), replace(task, device="cpu")
                     p.worker(act)(on_cpu, policy, memory.actor(rank), envs=envs)
         return p

@@ -136,10 +136,12 @@ class IMPALA:
         copies, memories = [], list[ReplayShard]()  # on each host of actors
         for h in range(here):
             with p.host(f"actors{g * here + h}", cpus=self._actor_cpus(task)):
-                copies.append(policies.add_copy(p, newest[0], learners * actors))
+                begins = [(g * learners + number) * crew + h * actors for number in range(learners)]
+                ranks = [begin + i for begin in begins for i in range(actors)]
+                names = [copy_name(act, rank, all_learners * crew) for rank in ranks]
+                copies.append(policies.add_copy(p, newest[0], names))
                 if self.replay_share:
-                    begins = [(g * learners + number) * crew + h * actors for number in range(learners)]
-                    filling = {begin + i: each for begin in begins for i in range(actors)}
+                    filling = dict.fromkeys(ranks, each)
                     memories.append(keep_rollouts(p, task, self.replay_size, filling, g * here + h))
         replaying = Replaying(self.replay_share, self.replay_size, tuple(memories) if memories else None)
         for number in range(learners):
@@ -166,11 +168,11 @@ class IMPALA:
                     p.worker(act, copies=actors)(at, policy, ActorQueue(queue), envs=envs)
             for h, copy in enumerate(copies):
                 with p.host(f"actors{g * here + h}", cpus=self._actor_cpus(task)):
-                    ranks, on_cpu = range(first + h * actors, first + (h + 1) * actors), replace(task, device="cpu")
+                    own, on_cpu = range(first + h * actors, first + (h + 1) * actors), replace(task, device="cpu")
                     policy = policies.elsewhere(copy, requests)
                     rollouts = RemoteActorQueue(queue, copy, memories[h] if memories else None)
                     p.worker(act, copies=actors)(on_cpu, policy, rollouts, envs=envs)
-                    p.worker(beat)(queue, copy, ranks)
+                    p.worker(beat)(queue, copy, own)
 
     def _check(self, task: Task) -> None:
         shared.check_envs(self.num_envs, self.learners, self.actors)

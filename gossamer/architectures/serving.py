@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,12 +47,12 @@ class Policies:
         p.worker(end_requests)(requests, newest)
         return requests
 
-    def add_copy(self, p: Program, newest: Parameters, actors: int) -> Any:
-        """Add to a host of so many actors its copy of the parameters, or without replicas its `Presence`."""
+    def add_copy(self, p: Program, newest: Parameters, actors: Sequence[str]) -> Any:
+        """Add to the host of these actors its copy of the parameters, or without replicas its `Presence`."""
         if self.predictors:
-            return p.service(Presence)(actors)
-        copy = p.service(Parameters)(actors)
-        p.worker(fetch)(newest, copy)
+            return p.service(Presence)(len(actors))
+        copy = p.service(Parameters)(len(actors))
+        p.worker(fetch)(newest, copy, actors)
         return copy
 
     def here(self, newest: Parameters, requests: Requests | None) -> Policy:

@@ -24,13 +24,15 @@ from gossamer.exchange import (
     Mailboxes,
     Parameters,
     Stepped,
+    fetch,
+    offer_copy,
 )
 from gossamer.exchange.all_reduce import Contribution, Start
 from gossamer.exchange.base import OnStep
 from gossamer.exchange.broadcast import Published
 from gossamer.exchange.broadcast.broadcast import RECOVERY, Publisher
 from gossamer.exchange.flat import buffers
-from gossamer.launch.simulation import Simulation
+from gossamer.launch.simulation import Faults, Network, Simulation
 from gossamer.nn.torsos import small
 from gossamer.policy import build
 from gossamer.program import Program
@@ -370,3 +372,33 @@ def test_parameters_are_published_with_the_version_that_they_have() -> None:
     replica = build(a_task(), SPEC)
     assert Follower(parameters, replica).refresh() == 7
     assert {float(value) for each in replica.parameters() for value in each.unique()} == {7.0}
+
+
+def follows_for(ctx: Context, copy: Parameters, seconds: float) -> None:
+    """An actor that ends after so many seconds, or as many after a restart."""
+    copy.first()
+    ctx.sleep(seconds)
+    copy.leave()
+
+
+def publishes_once(ctx: Context, source: Parameters) -> None:
+    source.publish(Published(Stamp(0, 1), torch.zeros(2), {}))
+    ctx.sleep(40.0)
+    source.close()
+
+
+@pytest.mark.parametrize("later", [0.0, 20.0], ids=["all had ended", "one had ended"])
+def test_a_copy_ends_although_actors_had_ended_before_their_host_was_restarted(later: float) -> None:
+    """The new copy counts all actors of its host, and those that had ended are not started again."""
+    program = Program("ends")
+    with program.host("learner"):
+        source = program.service(Parameters)()
+        program.worker(publishes_once)(source)
+    with program.host("actors"):
+        copy = program.service(Parameters)(2)
+        program.worker(fetch)(source, copy, ["follows_for[0]", "follows_for[1]"])
+        if later:
+            program.worker(offer_copy)(source, copy)
+        for seconds in (0.0, later):
+            program.worker(follows_for)(copy, seconds)
+    Simulation(0, Network(latency=0.01), Faults(crashes=[(5.0, "actors", 1.0)]))(program, Watcher())

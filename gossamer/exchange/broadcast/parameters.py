@@ -44,7 +44,7 @@ class PackedParameters:
 
 
 class Reply(Enum):
-    """Answers of `Parameters.after` without parameters."""
+    """Answers of `Parameters.after` without parameters, and of `Parameters.asks`."""
 
     END = "end"  # the learner has ended
     OFFER = "offer"  # the learner's host has been restarted: offer it the copy
@@ -121,10 +121,10 @@ class Parameters:
     @waits
     def taken(self) -> Wait[bool]:
         """Wait until an actor has taken the newest parameters, or needs newer ones. Returns False after all actors have
-        left."""
-        while not self._taken and not self._wanted and self._actors > 0:
+        left, or the learner has ended."""
+        while not self._taken and not self._wanted and self.followed():
             yield
-        return self._actors > 0
+        return self.followed()
 
     def followed(self) -> bool:
         """Whether actors of this host have not ended, and newer parameters may come."""
@@ -159,9 +159,10 @@ class Parameters:
         if self._offered is None or packed.stamp > self._offered.stamp:
             self._offered = packed.unpacked()
 
-    def empty(self) -> bool:
-        """Whether there are none: the learner has not published yet, or its host has been restarted."""
-        return self._newest is None
+    def asks(self) -> Reply | None:
+        """END after the learner has ended, and OFFER if there are no parameters: the learner has not published yet, or
+        its host has been restarted."""
+        return Reply.END if self._closed else Reply.OFFER if self._newest is None else None
 
     def offered(self) -> Published | None:
         """The newest copy that another host has offered."""

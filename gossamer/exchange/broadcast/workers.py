@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 
 from gossamer.data import Stamp
@@ -11,17 +12,17 @@ from gossamer.runtime import GONE, RETRY, Context, Stopped, Unreachable
 BEAT = 1.0  # seconds between two looks at the learner's host
 
 
-def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
+def fetch(ctx: Context, source: Parameters, copy: Parameters, actors: Collection[str]) -> None:
     """Copy the newest parameters from the learner's host, each time after an actor here has taken the last ones or
     needs newer ones, until all actors of this host or the learner have ended: one transfer for all actors of a host. It
-    gives up, and the actors end, if the learner's host does not answer for `GONE` seconds.
+    gives up, and the actors end, if the learner's host does not answer for `GONE` seconds. `actors`: their names.
 
     A learner whose host has been restarted is offered the copy, once in each of its lives."""
     stamp: Stamp | None = None  # of the copy
     offered = False  # whether the learner's host has the copy, and its learner has not published yet
     failed: float | None = None  # time of the first attempt that failed since the last answer
     with suppress(Stopped):
-        while not ctx.stopped:
+        while not ctx.stopped and not ctx.ended_before.issuperset(actors):
             try:
                 reply = source.after(None if offered else stamp)
                 if reply is Reply.OFFER:
@@ -48,9 +49,16 @@ def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
 
 def offer_copy(ctx: Context, source: Parameters, copy: Parameters) -> None:
     """Have `fetch` offer the copy to a restarted learner in time, although the actors here take no parameters because
-    they wait for that learner. Ends with `fetch`."""
+    they wait for that learner. Ends with `fetch`, and after the learner, although actors that ended before this host
+    was restarted did not leave the copy."""
+    answered = ctx.now()
     while not ctx.stopped and copy.followed():
-        with suppress(Unreachable):
-            if source.empty():
-                copy.ask_again()
+        try:
+            asked, answered = source.asks(), ctx.now()
+        except Unreachable:
+            asked = Reply.END if ctx.now() - answered > GONE else None
+        if asked is Reply.END:
+            copy.close()
+        elif asked is Reply.OFFER:
+            copy.ask_again()
         ctx.sleep(BEAT)
