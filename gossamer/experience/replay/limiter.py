@@ -82,6 +82,7 @@ class Limiter:
 
     def leave(self, actor: int, life: int, before: Inserted) -> bool:
         """The actor ends. `before`: see `insert`. Returns whether learners may still draw."""
+        self._begin(actor, life)  # an actor that has been restarted may end before it inserts anything
         if self._is_current(actor, life):
             self._count(actor, before)
             self._running.pop(actor, None)  # it was not stored

@@ -88,8 +88,8 @@ class ReplayReader:
     def close(self) -> None:
         """The learner ends."""
         left = self._rollouts
-        with suppress(Unreachable, Stopped):
-            left = (*left, *self._limiter.close(self._ctx.name))
+        with suppress(Stopped):
+            left = (*left, *self._reach(partial(self._limiter.close, self._ctx.name)))
         if left:
             self._ctx.report(Left(left))
 

@@ -181,3 +181,14 @@ def test_the_rollout_of_an_actor_that_ends_holds_nobody_up() -> None:
     limiter.insert(0, 0, Inserted(1, 18, 0), 6)
     limiter.leave(1, 0, NOTHING)
     assert limiter.insert(0, 0, Inserted(2, 6, 18), 20)
+
+
+def test_an_actor_that_ends_before_it_inserts_in_a_new_life_keeps_nobody_waiting() -> None:
+    """Its host was restarted, and all steps of the run are acted: its first claim says that it is over."""
+    limiter = a_limiter()
+    assert limiter.insert(0, 0, NOTHING, 10)
+    assert limiter.insert(1, 0, NOTHING, 10)
+    limiter.leave(0, 0, Inserted(1, 10, 0))
+    limiter.leave(1, 1, NOTHING)
+    assert drawn(limiter) is None
+    assert not limiter._running
