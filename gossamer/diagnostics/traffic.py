@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gossamer.diagnostics.histograms import coarse
 from gossamer.exchange.gossip.records import Traffic
 
 NEWEST = 32  # messages that an edge's staleness is averaged over
@@ -34,7 +35,7 @@ class Totals:
     mixed: int = 0
     refused: int = 0
     waited: float = 0.0  # seconds, summed over members
-    staleness: Counter[int] = field(default_factory=Counter)  # iterations behind (< 0: ahead) -> messages
+    staleness: Counter[int] = field(default_factory=Counter)  # iterations behind (< 0: ahead), see `coarse` -> messages
     ages: Counter[int] = field(default_factory=Counter)  # floor(log2 milliseconds) -> messages
     edges: dict[tuple[int, int], Edge] = field(default_factory=dict)  # (sender, receiver)
     sent_bytes: int = 0  # see `records.Traffic`
@@ -49,7 +50,8 @@ class Totals:
         self.mixed += traffic.mixed
         self.refused += traffic.refused
         self.waited += traffic.waited
-        self.staleness.update(traffic.staleness)
+        for behind, messages in traffic.staleness.items():
+            self.staleness[coarse(behind)] += messages
         self.ages.update(traffic.ages)
         self.cpu += traffic.cpu
         self.cpu_diagnostics += traffic.cpu_diagnostics

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from gossamer.diagnostics.histograms import coarse
 from gossamer.task import WorkerReport
 
 
@@ -23,8 +24,8 @@ class Staleness:
     def update(self, report: WorkerReport) -> None:
         """Add what a learner reports."""
         for lag, trajectories in report.lag.items():
-            self.lag[_coarse(lag)] += trajectories
-            self._row_lag[_coarse(lag)] += trajectories
+            self.lag[coarse(lag)] += trajectories
+            self._row_lag[coarse(lag)] += trajectories
         if report.waiting is not None:
             self.waiting[report.waiting] += 1
             self._row_waiting[report.waiting] += 1
@@ -71,18 +72,11 @@ def _quantile(histogram: Counter[int], fraction: float) -> int:
     return next(value for value, count in zip(values, counts, strict=True) if count >= wanted)
 
 
-def _coarse(lag: int, bits: int = 8) -> int:
-    """A lag rounded up to so many significant bits; 8: exact up to 256. Replayed trajectories may have any lag, and
-    each that occurs has a count of its own."""
-    unit = 1 << max(0, lag.bit_length() - bits)
-    return -(-lag // unit) * unit
-
-
 def _coarsened(lags: Counter[int], bits: int) -> Counter[int]:
-    coarse = Counter[int]()
+    rounded = Counter[int]()
     for lag, count in lags.items():
-        coarse[_coarse(lag, bits)] += count
-    return coarse
+        rounded[coarse(lag, bits)] += count
+    return rounded
 
 
 def _pairs(histogram: Counter[int]) -> list[list[int]]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from gossamer.diagnostics.traffic import NEWEST, Edge, staleness
+from gossamer.diagnostics.traffic import NEWEST, Edge, Totals, staleness
+from gossamer.exchange.gossip.records import Traffic
 
 
 def test_few_messages_have_their_plain_mean() -> None:
@@ -24,3 +27,16 @@ def test_a_sender_that_is_ahead_is_not_stale() -> None:
     assert staleness({}) == (None, None)
     assert staleness({-3: 1, 0: 1, 4: 2}) == (2.0, 4)  # (0 + 0 + 4 + 4) / 4
     assert staleness({-3: 2}) == (0.0, 0)
+
+
+def test_members_that_drift_apart_have_a_histogram_that_stays_small() -> None:
+    totals = Totals()
+    for behind in range(-100_000, 100_001):
+        totals.add(Traffic(mixed=1, staleness=Counter({behind: 1})))
+    assert totals.staleness.total() == 200_001
+    assert all(totals.staleness[behind] == 1 for behind in range(-256, 257))
+    assert len(totals.staleness) < 3_000
+    mean, most = staleness(totals.staleness)
+    assert mean == pytest.approx(100_000 * 100_001 / 2 / 200_001, rel=1 / 256)
+    assert most is not None
+    assert 100_000 <= most <= 100_000 * (1 + 1 / 128)
