@@ -85,9 +85,14 @@ class Trials:
         return len(self._study.get_trials(deepcopy=False))
 
     def unfinished(self) -> list[Trial]:
-        """Trials that an earlier call left unfinished."""
+        """Trials that an earlier call left unfinished. If it was killed while it chose a trial's values, those that are
+        missing are chosen now."""
         running = (self._states.RUNNING, self._states.WAITING)
-        return [Trial(self._trial(self._study, each._trial_id)) for each in self._study.trials if each.state in running]
+        left = [self._trial(self._study, each._trial_id) for each in self._study.trials if each.state in running]
+        for made in left:
+            for option, distribution in self._distributions.items():
+                made._suggest(option, distribution)  # one that is there stays
+        return [Trial(made) for made in left]
 
     def ask(self) -> Trial:
         """A new trial, with values that the sampler chose."""

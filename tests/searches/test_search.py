@@ -321,3 +321,30 @@ def test_a_folder_with_a_question_mark_has_its_own_database(tmp_path: Path) -> N
         found.ask()
         assert found.count == 1
         assert (tmp_path / name / trials.DATABASE).exists()
+
+
+def test_a_trial_whose_values_were_not_all_chosen_gets_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search was killed while it chose them."""
+    planned = design(tmp_path / "s", vary=("gamma=0.5..1", "num-envs=2,4"))
+    (tmp_path / "s").mkdir()
+    chosen, suggest = list[str](), optuna.trial.Trial._suggest
+
+    def killed(trial: Any, name: str, distribution: Any) -> Any:
+        if chosen:
+            raise KeyboardInterrupt
+        chosen.append(name)
+        return suggest(trial, name, distribution)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(optuna.trial.Trial, "_suggest", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trials.Trials(tmp_path / "s", planned.ranges, 0, prune=False).ask()
+    stored = trials.Trials(tmp_path / "s", planned.ranges, 0, prune=False)
+    (half,) = [record.options for record in stored.records()]
+    assert list(half) == ["gamma"]
+    (left,) = stored.unfinished()
+    assert left.options.keys() == {"gamma", "num_envs"}
+    assert left.options["gamma"] == half["gamma"]
+    assert [record.options for record in stored.records()] == [left.options]
