@@ -360,6 +360,27 @@ def test_what_an_observer_raises_is_the_workers_failure(launch: Launcher) -> Non
     assert caught.value.__notes__[0] == "in worker work"
 
 
+def ends(ctx: Context) -> None:
+    """A worker that has nothing to do."""
+
+
+@on_every_launcher
+def test_what_an_observer_raises_when_a_worker_ends_ends_the_others(launch: Launcher) -> None:
+    """The end of a worker may complete a checkpoint, and the disk be full."""
+
+    class Full(Watcher):
+        def ended(self, worker: str) -> None:
+            if worker == "ends":
+                raise OSError(28, "No space left on device")
+
+    program = Program("full")
+    program.worker(work)()
+    program.worker(ends)()
+    with pytest.raises(OSError, match="No space left") as caught:
+        launch(program, Full())
+    assert caught.value.__notes__[0] == "in worker ends"
+
+
 @on_every_launcher
 def test_a_state_saved_when_due_is_restored_in_the_next_run(launch: Launcher) -> None:
     program, first = Program("sums"), Watcher()

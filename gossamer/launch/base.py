@@ -194,8 +194,10 @@ class Crew:
             pass  # the worker was waiting when the program was stopped: a normal end
         except BaseException as error:  # stops all workers; `run` raises it again
             self.fail(f"worker {copy.name}", error)
-        finally:
+        try:
             self.observer.ended(copy.name)
+        except BaseException as error:  # it may write a checkpoint that waited for this worker
+            self.fail(f"worker {copy.name}", error)
 
     def run(self, bodies: Iterable[tuple[str, Callable[[], None]]]) -> None:
         """Run each (name, body) in a thread and wait for all. Call it from the main thread, so signals are handled.

@@ -186,6 +186,10 @@ class Checkpoints:
             if checkpoint.gossip:
                 self.recorder.write_gossip(checkpoint.gossip)
 
+    def failed(self) -> None:
+        """The checkpoint could not be written: another one may begin."""
+        self._unwritten -= 1
+
     def written(self, checkpoint: Unwritten) -> None:
         """The checkpoint is on disk: it may be evaluated, and another one may begin."""
         self._unwritten -= 1

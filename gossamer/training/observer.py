@@ -174,7 +174,9 @@ class RunObserver:
             position = self.budget.lease(worker, steps)
             if position is None and self._fence():
                 position = self.budget.lease(worker, steps)
-            return Answer.END if position is None else position
+            if position is None:
+                return Answer.WAIT if any(self.budget.holds(each) for each in self._away) else Answer.END
+            return position
 
     def _fence(self) -> bool:
         """Take back leases of workers that have been away for long: whether there were any. What such a worker reports
@@ -233,7 +235,12 @@ class RunObserver:
             yield
             complete = self.checkpoints.take()
         if complete is not None:
-            self.checkpoints.write(complete)
+            try:
+                self.checkpoints.write(complete)
+            except BaseException:
+                with self._lock:
+                    self.checkpoints.failed()
+                raise
             with self._lock:
                 self.checkpoints.written(complete)
 

@@ -202,7 +202,7 @@ def test_steps_of_a_worker_that_has_been_away_for_long_go_to_others(tmp_path: Pa
     kept.observer.claim("b", 400)
     kept.observer.away("b")
     kept.time += FENCE_SECONDS - 1
-    assert kept.observer.claim("a", 400) is Answer.END
+    assert kept.observer.claim("a", 400) is Answer.WAIT  # after an end nobody would take them
     kept.time += 1
     assert kept.observer.claim("a", 400) == 600
     kept.observer.report("b", WorkerReport(400, 400, 1))  # it is back: too late
@@ -588,3 +588,27 @@ def test_members_go_on_from_what_was_saved(tmp_path: Path) -> None:
     kept.checkpoints.saved = {"m": {"steps": 3}}
     assert observer.restored("m") == {"steps": 3}
     assert observer.restored("another") is None
+
+
+def test_after_a_checkpoint_that_cannot_be_written_another_one_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept(tmp_path)
+    kept.act()
+    kept.time += CHECKPOINT_SECONDS
+
+    def full(*args: Any, **how: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    assert kept.observer.claim("m", STEPS) is Answer.WAIT
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "save", full)
+        with pytest.raises(OSError, match="No space"):
+            kept.claim("m")
+    assert kept.saved() == []
+    kept.claim("m")
+    kept.observer.report("m", WorkerReport(STEPS, STEPS, 1))
+    kept.time += CHECKPOINT_SECONDS
+    assert kept.observer.claim("m", STEPS) is Answer.WAIT
+    kept.claim("m")
+    assert kept.saved() == [2 * STEPS]
