@@ -148,8 +148,8 @@ def program(task: Task, seconds: float, *, envs: int, each: int, predictors: int
         if predictors:
             policy = Served(requests, p.service(Presence)(actors) if elsewhere else None)
         elif elsewhere:
-            copy = p.service(Parameters)(actors)
-            p.worker(fetch)(parameters, copy, [copy_name(ask, rank, actors) for rank in range(actors)])
+            copy = p.service(Parameters)([copy_name(ask, rank, actors) for rank in range(actors)])
+            p.worker(fetch)(parameters, copy)
             policy = Replica(copy)
         else:
             policy = Replica(parameters)

@@ -115,10 +115,10 @@ def test_every_schedule(depth: int, copies: bool, crashes: bool, seeds: range) -
             program.worker(learn)(queue, parameters, memory, seconds=0.3)
         for i in range(actors):
             with program.host(f"actor{i}"):
-                followed = program.service(Parameters)(1) if copies else parameters
+                followed = program.service(Parameters)([f"act[{i}]"]) if copies else parameters
                 program.worker(act)(queue, followed, seconds=1.0)
                 if copies:
-                    program.worker(fetch)(parameters, followed, [f"act[{i}]"])
+                    program.worker(fetch)(parameters, followed)
         rng = random.Random(seed)
         faults = [(rng.random() * 8, f"actor{rng.randrange(actors)}", rng.random()) for _ in range(4 * crashes)]
         network = Network(latency=rng.random() * copies)

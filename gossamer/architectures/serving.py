@@ -51,8 +51,8 @@ class Policies:
         """Add to the host of these actors its copy of the parameters, or without replicas its `Presence`."""
         if self.predictors:
             return p.service(Presence)(len(actors))
-        copy = p.service(Parameters)(len(actors))
-        p.worker(fetch)(newest, copy, actors)
+        copy = p.service(Parameters)(actors)
+        p.worker(fetch)(newest, copy)
         return copy
 
     def here(self, newest: Parameters, requests: Requests | None) -> Policy:

@@ -341,7 +341,7 @@ def test_a_learner_without_batches_publishes_the_steps_that_it_takes_with_others
 
 def test_a_copy_is_offered_although_no_actor_has_taken_it() -> None:
     """Its host's actors may be in the middle of long rollouts when the learner's host restarts."""
-    copy = Parameters(1)
+    copy = Parameters(["act"])
     copy.replace(Published(Stamp(0, 3), torch.zeros(2), {}).packed())
     with pytest.raises(WouldBlock):
         copy.taken()
@@ -350,7 +350,7 @@ def test_a_copy_is_offered_although_no_actor_has_taken_it() -> None:
 
 
 def test_no_heartbeats_are_sent_where_nothing_newer_will_come() -> None:
-    copy = Parameters(1)
+    copy = Parameters(["act"])
     assert copy.followed()
     copy.close()
     assert not copy.followed()
@@ -395,8 +395,8 @@ def test_a_copy_ends_although_actors_had_ended_before_their_host_was_restarted(l
         source = program.service(Parameters)()
         program.worker(publishes_once)(source)
     with program.host("actors"):
-        copy = program.service(Parameters)(2)
-        program.worker(fetch)(source, copy, ["follows_for[0]", "follows_for[1]"])
+        copy = program.service(Parameters)(["follows_for[0]", "follows_for[1]"])
+        program.worker(fetch)(source, copy)
         if later:
             program.worker(offer_copy)(source, copy)
         for seconds in (0.0, later):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -53,12 +53,12 @@ class Reply(Enum):
 class Parameters:
     """Service: the newest parameters of a learner. A copy on another host is kept up to date by the worker `fetch`."""
 
-    def __init__(self, actors: int = 0) -> None:
-        """`actors`: how many follow a copy; when all of them have left, `fetch` ends."""
+    def __init__(self, actors: Collection[str] = ()) -> None:
+        """`actors`: the names of those that follow a copy; when all of them have left, `fetch` ends."""
         self._newest: Published | None = None
         self._offered: Published | None = None  # by a host whose copy is newer, after this one has been restarted
-        self._actors, self._taken, self._closed = actors, True, False
-        self._ended, self._all = 0, actors  # actors whose queue says that they have ended, and all actors
+        self._actors, self._taken, self._closed = len(actors), True, False
+        self._ended, self._all = 0, frozenset(actors)  # actors whose queue says that they have ended, and all actors
         self._wanted = False  # whether an actor needs newer ones than the copy
 
     def publish(self, published: Published) -> None:
@@ -143,8 +143,14 @@ class Parameters:
         """All actors that one queue has on this host have ended: so many. Some ended before the host was restarted, and
         did not leave this copy."""
         self._ended += actors
-        if self._ended >= self._all:
+        if self._ended >= len(self._all):
             self._actors = 0
+
+    def forget(self, ended: Collection[str]) -> bool:
+        """These workers had ended before this host was restarted. Returns whether an actor is left."""
+        if self._all.issubset(ended):
+            self._actors = 0
+        return self._actors > 0
 
     # Called after a restart of the learner's host
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import suppress
 
 from gossamer.data import Stamp
@@ -12,17 +11,17 @@ from gossamer.runtime import GONE, RETRY, Context, Stopped, Unreachable
 BEAT = 1.0  # seconds between two looks at the learner's host
 
 
-def fetch(ctx: Context, source: Parameters, copy: Parameters, actors: Collection[str]) -> None:
+def fetch(ctx: Context, source: Parameters, copy: Parameters) -> None:
     """Copy the newest parameters from the learner's host, each time after an actor here has taken the last ones or
     needs newer ones, until all actors of this host or the learner have ended: one transfer for all actors of a host. It
-    gives up, and the actors end, if the learner's host does not answer for `GONE` seconds. `actors`: their names.
+    gives up, and the actors end, if the learner's host does not answer for `GONE` seconds.
 
     A learner whose host has been restarted is offered the copy, once in each of its lives."""
     stamp: Stamp | None = None  # of the copy
     offered = False  # whether the learner's host has the copy, and its learner has not published yet
     failed: float | None = None  # time of the first attempt that failed since the last answer
     with suppress(Stopped):
-        while not ctx.stopped and not ctx.ended_before.issuperset(actors):
+        while not ctx.stopped and (not ctx.restarts or copy.forget(ctx.ended_before)):
             try:
                 reply = source.after(None if offered else stamp)
                 if reply is Reply.OFFER:
