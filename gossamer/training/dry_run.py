@@ -24,6 +24,7 @@ from gossamer.config.build import (
 from gossamer.config.config import Config, Control
 from gossamer.config.games import check_games
 from gossamer.config.memory import check_batch, check_draws, check_memory
+from gossamer.data import Tree
 from gossamer.envs.base import Watchable, one_of_each
 from gossamer.envs.gym import IN_A_FILE
 from gossamer.envs.interface import Interface, describe
@@ -41,13 +42,13 @@ from gossamer.training.evaluator import check_protocol
 from gossamer.training.sinks.choice import chosen
 
 
-def dry_run(config: Config, cluster: str | None = None, *, resumed: bool = False) -> tuple[Program, Interface]:
-    """The program of this configuration, and the interface of its environment. `resumed`: see `try_network`.
+def dry_run(config: Config, cluster: str | None = None, *, saved: Tree | None = None) -> tuple[Program, Interface]:
+    """The program of this configuration, and the interface of its environment. `saved`: see `try_network`.
 
     Raises `UserError` for what would keep the run from starting."""
     check_run(config, cluster)
     wired = program(config, cluster=cluster)
-    return wired, try_network(config, wired, cluster, resumed=resumed)
+    return wired, try_network(config, wired, cluster, saved=saved)
 
 
 def check_goal(config: Config, control: Control) -> None:
@@ -77,12 +78,12 @@ def _check_importable(config: Config, cluster: str | None) -> None:
         raise UserError(f"--env {config.env.name}: {IN_A_FILE}")
 
 
-def try_network(config: Config, wired: Program, cluster: str | None = None, *, resumed: bool = False) -> Interface:
+def try_network(config: Config, wired: Program, cluster: str | None = None, *, saved: Tree | None = None) -> Interface:
     """Make one environment and the network here, so that errors show at once; the environment's interface.
 
     An environment written in Python is stepped once, which checks what it returns. With a `cluster` the network is
-    made on the CPU: the machine that starts a run may have no GPU. `resumed`: the run that `--init-from` names is not
-    needed any more."""
+    made on the CPU: the machine that starts a run may have no GPU. `saved`: the content of the checkpoint that a run is
+    resumed from, which the network must fit; the run that `--init-from` names is not needed any more."""
     check_games(config, wired)
     what = task(config.with_run(device="cpu") if cluster else config, wired)
     count = one_of_each(what.env)
@@ -91,7 +92,7 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
         closing(watchdog.watch(what.env.make(count))) as env,
     ):
         remember(what.env, env.spec)
-        if not (resumed or env.spec.games) and GAME in {part.name for part in env.spec.parts}:
+        if not (saved is not None or env.spec.games) and GAME in {part.name for part in env.spec.parts}:
             raise UserError(
                 f"--env {what.env.name}: the key {GAME} of observations is kept for several games; rename it"
             )
@@ -112,22 +113,32 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, r
             ) from error
         check_shared(config, wired)
         check_server(config, wired, model)
-        _check_network(config, model, None if resumed else config.run.init_from)
+        _check_network(config, model, saved)
         return describe(environment(config), env)
 
 
-def _check_network(config: Config, model: nn.Module, source: str | None) -> None:
-    """Raise `UserError` if the network lacks the memory that was asked for, or differs from the run `source`."""
+def _check_network(config: Config, model: nn.Module, saved: Tree | None) -> None:
+    """Raise `UserError` if the network lacks the memory that was asked for, or differs from that of the checkpoint or
+    run that it starts from."""
     memory = config.network.memory
     if memory != "none" and not initial_state(model, 1):
         raise UserError(f"--memory {memory}: the network of {type(config.algorithm).__name__} has no memory")
-    if source is None:
+    source = config.run.init_from
+    if saved is not None:
+        given = next((state["learner"]["model"] for state in saved["workers"].values()), None)
+    else:
+        given = source and newcomer(Store(Path(source) / CHECKPOINTS).get("last").load()["workers"])["parameters"]
+    if not given:
         return
-    given = newcomer(Store(Path(source) / CHECKPOINTS).get("last").load()["workers"])["parameters"]
     shapes, wanted = [
         {name: tensor.shape for name, tensor in each.items() if not name.startswith((TARGET, TRACES))}
         for each in (given, model.state_dict())
     ]
     different = shapes.items() ^ wanted.items()
+    if different and saved is not None:
+        raise UserError(
+            f"the run's parameters do not fit its network ({min(different)[0]}): the code of {config.env.name} or "
+            "of the network has changed since; resume with what it was"
+        )
     if different:
         raise UserError(f"--init-from {source}: its network differs in {min(different)[0]}; use its network options")

@@ -185,7 +185,7 @@ def _go_on(
     check_rate(config, checkpoint.steps)
     check_goal(config, control)
     saved = checkpoint.load()
-    wired, interface = dry_run(config, control.cluster, resumed=True)
+    wired, interface = dry_run(config, control.cluster, saved=saved)
     with _place(control.cluster, wired, config) as place:
         write_json(directory / CONFIG, to_dict(config))
         write_json(directory / SPEC, interface.to_dict())

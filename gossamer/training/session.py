@@ -273,7 +273,7 @@ class Session:
                 self.evaluator.finish(self.checkpoints.store.get("last"), seconds)
             self.checkpoints.store.prune()
         except Abandoned:
-            self.log("the last evaluation was left out: a signal came during it")
+            self.observer.note("the last evaluation was left out: a signal came during it")
             self.evaluator.left_out = True
             self.evaluator.stop()
         if self.observer.writer.record_evaluations():
@@ -316,7 +316,7 @@ class Session:
                 with signals.may_be_left_out():
                     return aggregate(self.config, last, returns, games=True, note=self.observer.note)
             except Abandoned:
-                self.log("the final games were left out: a signal came during them")
+                self.observer.note("the final games were left out: a signal came during them")
             except EnvironmentFailed as error:
                 where = f"training is done and saved in {self.directory}"
                 error.advice = f"{where}; this was in the games that its members play"

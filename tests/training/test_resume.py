@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -336,4 +338,33 @@ def test_a_run_that_was_killed_while_it_replaced_its_only_checkpoint_goes_on_fro
     last = Store(run.directory / "checkpoints").get("last").path
     for path in last.parent.iterdir():
         path.rename(temporary(path))
+    assert gossamer.resume(run.directory, steps=80).result["steps"] == 80
+
+
+class Grows(gymnasium.Env[Any, Any]):
+    """Code of the user's that has another action after a while."""
+
+    actions = 2
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+
+    def __init__(self) -> None:
+        self.action_space = gymnasium.spaces.Discrete(self.actions)
+
+    def reset(self, **how: Any) -> tuple[Any, dict[str, Any]]:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(2, np.float32), 0.0, True, False, {}
+
+
+def test_a_run_whose_environment_has_changed_is_refused_and_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained(tmp_path / "run", env=f"{__name__}:Grows", steps=40)
+    files = {name: (run.directory / name).read_bytes() for name in ("config.json", "spec.json", "result.json")}
+    monkeypatch.setattr(Grows, "actions", 3)
+    with pytest.raises(UserError, match=r"do not fit its network \(policy\.\w+\): the code of .*Grows .* has changed"):
+        gossamer.resume(run.directory, steps=80)
+    assert {name: (run.directory / name).read_bytes() for name in files} == files
+    monkeypatch.undo()
     assert gossamer.resume(run.directory, steps=80).result["steps"] == 80
