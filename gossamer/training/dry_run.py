@@ -125,7 +125,8 @@ def _check_network(config: Config, model: nn.Module, saved: Tree | None) -> None
         raise UserError(f"--memory {memory}: the network of {type(config.algorithm).__name__} has no memory")
     source = config.run.init_from
     if saved is not None:
-        given = next((state["learner"]["model"] for state in saved["workers"].values()), None)
+        states = [state["learner"] for state in saved["workers"].values() if "learner" in state]
+        given = states[0]["model"] if states else None
     else:
         given = source and newcomer(Store(Path(source) / CHECKPOINTS).get("last").load()["workers"])["parameters"]
     if not given:
