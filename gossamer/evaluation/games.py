@@ -20,6 +20,7 @@ from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.nn.memory import reset
 from gossamer.policy import ActorPolicy
 from gossamer.spaces import Spec
+from gossamer.system.streams import redrawn
 
 SIDE_BY_SIDE = 32  # games in parallel
 MAX_FRAMES = 108_000  # of an Atari game: half an hour at 60 frames per second
@@ -168,7 +169,7 @@ def play(
 def shown(what: str) -> Iterator[Callable[[str], None]]:
     """Yields a `tell` for `play`, which shows the progress on a terminal and does nothing elsewhere."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not redrawn(console):
         yield lambda text: None
         return
     with console.status(what) as status:

@@ -18,7 +18,7 @@ from gossamer.storage.runs import Row, RunRecord
 from gossamer.storage.studies import PlannedRun
 from gossamer.studies.jobs import Job, JobOutcome
 from gossamer.system.errors import UserError
-from gossamer.system.streams import Output
+from gossamer.system.streams import Output, redrawn
 from gossamer.training.display import duration
 
 REFRESH_SECONDS = 1.0
@@ -59,7 +59,7 @@ class StudyDisplay:
         self._began = self._drawn = time.monotonic()
 
     def __enter__(self) -> StudyDisplay:
-        if self._console.is_terminal:
+        if redrawn(self._console):
             self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=2)
             self._live.start()
         return self

@@ -6,7 +6,10 @@ import errno
 import os
 import sys
 from contextlib import suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LOST = (errno.EPIPE, errno.EIO)  # errors of a stream without a reader: a pipe's, a closed terminal's
 
@@ -35,6 +38,11 @@ class Output:
             if error.errno in LOST:  # for good: what others print there is lost, too
                 with suppress(OSError):
                     forget(self._stream)
+
+
+def redrawn(console: Console) -> bool:
+    """Whether a panel can be drawn in place: on a terminal that can move its cursor, which TERM=dumb cannot."""
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 def forget(stream: TextIO) -> None:

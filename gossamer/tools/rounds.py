@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from gossamer.system.streams import redrawn
 from gossamer.training.display import duration
 
 
@@ -56,7 +57,7 @@ class RoundsDisplay:
         self._live: Live | None = None
 
     def __enter__(self) -> RoundsDisplay:
-        if self._console.is_terminal:
+        if redrawn(self._console):
             self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=4, transient=True)
             self._live.start()
         return self

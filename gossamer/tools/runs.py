@@ -11,6 +11,8 @@ from typing import Any
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 
 from gossamer.config.file import flat
@@ -88,22 +90,28 @@ def line(directory: Path) -> Line:
 
 
 def table(lines: Sequence[Line], console: Console | None = None) -> None:
-    """Print them."""
+    """Print them: a table, or where the terminal is too narrow for it two lines for each run."""
     longest = max((cell_len(each.directory) for each in lines), default=0)
     console = console or Console(width=None if sys.stdout.isatty() else longest + WIDTH)
     made = Table(box=None, pad_edge=False, header_style="bold")
-    made.add_column("run", overflow="fold", no_wrap=not console.is_terminal)
-    for name in ("state", "architecture", "env"):
+    for name in ("run", "state", "architecture", "env"):
         made.add_column(name, no_wrap=True)
     for name in ("seed", "steps", "return", "time"):
         made.add_column(name, justify="right", no_wrap=True)
-    for each in lines:
-        made.add_row(*_cells(each))
-    console.print(made)
+    rows = [_cells(each) for each in lines]
+    for row in rows:
+        made.add_row(*row)
+    if Measurement.get(console, console.options.update(max_width=longest + WIDTH), made).maximum <= console.width:
+        console.print(made)
+        return
+    for directory, state, what, env, seed, steps, mean, time in rows:
+        console.print(directory, soft_wrap=True, highlight=False)
+        told = f"{state}, {what} on {env}, seed {seed}, {steps} steps, return {mean}, {time}"
+        console.print(Padding(told, (0, 0, 0, 2), expand=False), highlight=False)
 
 
 def _cells(each: Line) -> list[str]:
-    mean = "–" if each.mean_return is None else f"{each.mean_return:.2f}"
+    mean = "-" if each.mean_return is None else f"{each.mean_return:.2f}"
     hours, rest = divmod(int(each.seconds), 3600)
     return [
         escape(each.directory),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from rich.console import Console
@@ -29,6 +30,7 @@ GAME = "pong"
 A_GAME = Probe("pixels", atari=True)
 USUAL = ("a2c", "ppo")  # algorithms that are shown of an architecture that names none
 PIPED_WIDTH = 200  # columns, if the output is not a terminal
+WHOLE = 10_000  # columns that no table needs
 
 
 def console() -> Console:
@@ -50,7 +52,8 @@ def show(architecture: str, console: Console) -> None:
     console.print("\n[bold]Defaults[/bold] by algorithm and kind of environment\n")
     tuned = {name: _tuned(name) for name in algorithms_of(kind) or USUAL}
     paper = paper_of(kind)
-    console.print(_defaults(architecture, tuned, paper is not None))
+    for table in _defaults(architecture, tuned, paper is not None, console):
+        console.print(table)
     for name, reasons in tuned.items():
         for on, why in reasons.items():
             console.print(f"  {name}, {on}: {why}")
@@ -85,7 +88,10 @@ def _counted(number: float, what: str) -> str:
     return f"{number:g} {what}{'s' * (number != 1)}"
 
 
-def _defaults(architecture: str, tuned: Mapping[str, Iterable[EnvKind]], paper: bool) -> Table:
+def _defaults(
+    architecture: str, tuned: Mapping[str, Iterable[EnvKind]], paper: bool, console: Console
+) -> Iterator[Table]:
+    """A table of the options; where the console is too narrow for all columns several, below each other."""
     columns = {
         f"{algorithm} {kind}": _values(architecture, kind, algorithm)
         for algorithm, kinds in tuned.items()
@@ -93,13 +99,25 @@ def _defaults(architecture: str, tuned: Mapping[str, Iterable[EnvKind]], paper: 
     }
     if paper:
         columns["paper"] = _values(architecture, "pixels", preset="paper")
+    left_out = {"architecture", "env"}
+    options = [name for name in dict.fromkeys(chain(*columns.values())) if name not in left_out]
+    names, unlimited = list(columns), console.options.update(max_width=WHOLE)
+    while names:
+        for fits in range(len(names), 0, -1):
+            table = _table(options, {name: columns[name] for name in names[:fits]})
+            if console.measure(table, options=unlimited).maximum <= console.width or fits == 1:
+                break
+        yield table
+        names = names[fits:]
+
+
+def _table(options: Sequence[str], columns: Mapping[str, Mapping[str, Any]]) -> Table:
     table = Table(box=None, padding=(0, 2))
     table.add_column("option", style="cyan", no_wrap=True)
     for name in columns:
         table.add_column(name, justify="right")
-    left_out = {"architecture", "env"}
-    for name in dict.fromkeys(name for values in columns.values() for name in values if name not in left_out):
-        table.add_row(flag(name), *(_cell(values.get(name)) for values in columns.values()))
+    for option in options:
+        table.add_row(flag(option), *(_cell(values.get(option)) for values in columns.values()))
     return table
 
 

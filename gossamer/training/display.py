@@ -18,7 +18,7 @@ from rich.text import Text
 
 from gossamer.system import usage
 from gossamer.system.processes import cores
-from gossamer.system.streams import Output
+from gossamer.system.streams import Output, redrawn
 from gossamer.training.progress import Progress
 
 PLAIN_SECONDS = 10.0
@@ -195,7 +195,7 @@ class ProgressDisplay:
         self._screen = Screen()
 
     def __enter__(self) -> ProgressDisplay:
-        if self._console.is_terminal:
+        if redrawn(self._console):
             self._live = Live(get_renderable=self._render, console=self._console, refresh_per_second=4)
             self._live.start()
         else:

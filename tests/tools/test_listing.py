@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from some_runs import trained
 
 from gossamer import commands, evaluate, report
 from gossamer.envs import UnknownEnv
+from gossamer.tools.runs import Line, table
 
 
 def test_runs_that_cannot_be_read_are_named_beside_the_others(
@@ -58,6 +61,30 @@ def test_runs_whose_environment_is_absent_are_listed_and_reported(
     out, err = capsys.readouterr()
     assert ([each["env"] for each in json.loads(out)], err) == (["nowhere:Mine"], "")
     assert report(run, out=tmp_path / "report").page.exists()
-    told = "^unknown environment 'nowhere:Mine': no module 'nowhere' can be imported; run from its folder, or set"
+    told = "^unknown environment 'nowhere:Mine': no module 'nowhere' can be imported; install its package, run from"
     with pytest.raises(UnknownEnv, match=told):
         evaluate(run)
+
+
+LINES = [
+    Line("runs/one", "interrupted", "paac", "ppo", "pong", 1, 1_234_567, 10_000_000, 20.125, 12_345.0),
+    Line(f"{'long/' * 20}two", "running", "impala", "vtrace", "pong,breakout", 2, 500, 10_000_000, None, 5.0),
+]
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_on_a_narrow_terminal_nothing_is_cut(width: int) -> None:
+    screen = io.StringIO()
+    table(LINES, Console(file=screen, width=width, force_terminal=True, color_system=None))
+    lines = screen.getvalue().splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == [each.directory for each in LINES]
+    told = " ".join(screen.getvalue().split())
+    assert "interrupted, paac ppo on pong, seed 1, 1,234,567 of 10,000,000 steps, return 20.12, 3:25:45" in told
+    assert "running, impala vtrace on pong,breakout, seed 2, 500 of 10,000,000 steps, return -, 0:00:05" in told
+
+
+def test_the_list_needs_no_more_than_ascii() -> None:
+    content = io.BytesIO()
+    with io.TextIOWrapper(content, encoding="ascii", write_through=True) as screen:
+        table(LINES, Console(file=screen, width=300))
+        assert content.getvalue().decode("ascii").splitlines()[2].split()[-3:] == ["10,000,000", "-", "0:00:05"]

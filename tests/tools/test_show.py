@@ -101,3 +101,30 @@ def test_without_ale_py_the_list_says_how_to_get_it(monkeypatch: pytest.MonkeyPa
     paper, screen = console()
     overview(paper)
     assert f"none; run {install('atari')}" in screen.getvalue()
+
+
+def test_on_a_narrow_terminal_the_table_of_defaults_is_divided() -> None:
+    screen = io.StringIO()
+    show("paac", Console(file=screen, width=80, force_terminal=True, color_system=None))
+    lines = screen.getvalue().splitlines()
+    assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
+    heads = [line.split() for line in lines if line.startswith("  option ")]
+    shown = [word for head in heads for word in head[1:]]
+    assert len(heads) > 1
+    assert shown == [
+        "a2c",
+        "pixels",
+        "a2c",
+        "vector",
+        "a2c",
+        "continuous",
+        "ppo",
+        "pixels",
+        "ppo",
+        "vector",
+        "ppo",
+        "continuous",
+        "paper",
+    ]
+    steps = [word for line in lines if line.startswith("  --steps ") for word in line.split()[1:]]
+    assert steps[:3] == ["10,000,000", "200,000", "200,000"]

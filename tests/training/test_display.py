@@ -345,3 +345,11 @@ def test_the_use_of_the_machine_is_in_the_line_and_in_the_panel(monkeypatch: pyt
     console = Console(file=io.StringIO(), width=100)
     console.print(panel(shown, "the title", [], 100))
     assert re.search(rf"machine +{re.escape(told)}", console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, _environ={"TERM": "dumb"})
+    with ProgressDisplay(Progress(10, 1), "the title", console):
+        pass
+    title, last = capsys.readouterr().err.splitlines()
+    assert (title, last[:10]) == ("the title", "steps 0/10")
