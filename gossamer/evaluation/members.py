@@ -77,10 +77,11 @@ def _iteration(state: Tree) -> int:
     return int(state.get("exchange", {}).get("iteration", 0))
 
 
-def choose(checkpoint: Tree, member: str) -> dict[str, str]:
+def choose(checkpoint: Tree, member: str | int) -> dict[str, str]:
     """The workers that `member` selects, as {worker: its number}: all `distinct` ones for `average`. A single one is
     also its own average. Of several groups each worker can be selected. Raises `UserError` if there is no such
     member."""
+    member = str(member)
     numbers = {worker: str(rank(worker)) for worker in distinct(checkpoint["workers"])}
     _check_any(checkpoint["workers"])
     if (len(numbers) == 1 and member in (AVERAGE, BEST)) or member == AVERAGE:

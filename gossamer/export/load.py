@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
 from gossamer.config.build import device as existing
@@ -14,10 +15,10 @@ from gossamer.system.errors import UserError
 
 
 def load(
-    path: str | Path,
+    path: str | PathLike[str],
     *,
     checkpoint: str = "last",
-    member: str = AVERAGE,
+    member: str | int = AVERAGE,
     greedy: bool = False,
     seed: int = 0,
     device: str | None = None,

@@ -94,7 +94,7 @@ class Snapshot:
         return made
 
 
-def of_run(directory: Path, checkpoint: str, member: str) -> Snapshot:
+def of_run(directory: Path, checkpoint: str, member: str | int) -> Snapshot:
     """A policy of a run directory. Raises `UserError` if it is none, or has no such checkpoint or member."""
     description = describe_run(directory)
     found = Store(directory / CHECKPOINTS).get(checkpoint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from os import PathLike, fspath
 from types import FunctionType
 from typing import Any
 
@@ -28,6 +29,8 @@ def call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, type | FunctionType):
         return value.__qualname__
+    if isinstance(value, PathLike):
+        return repr(fspath(value))
     if not is_part(type(value)):
         return repr(value)
     options = ", ".join(f"{name}={_shown(setting)}" for name, setting in given(value).items())

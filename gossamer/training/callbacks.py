@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gossamer.config.names import load
 from gossamer.envs.single import named, place
@@ -53,6 +53,9 @@ class Callback:
         """The run has ended. `result`: the content of `result.json`; None if the run failed."""
 
 
+Watching: TypeAlias = str | Callback | type[Callback]  # an instance, a class, or `module:Name`
+
+
 class LiveRun:
     """A run that goes on, as its callbacks see it. Any thread may use it."""
 
@@ -90,7 +93,7 @@ class LiveRun:
         """Add `own/NAME` to the rows from now on, with this value until another one is recorded."""
         self._progress.record(name, value)
 
-    def policy(self, *, member: str = "average", greedy: bool = False) -> TrainedPolicy:
+    def policy(self, *, member: str | int = "average", greedy: bool = False) -> TrainedPolicy:
         """The newest parameters as a policy on the CPU, see `gossamer.load`. Has the run write a checkpoint, and waits
         for it. Raises `UserError` if the run ends before its first one."""
         from gossamer.export.load import load as policy_of
@@ -224,10 +227,10 @@ def by_names(names: str | None) -> dict[str, Callback]:
     return chosen([name.strip() for name in names.split(",")]) if names else {}
 
 
-def chosen(given: Sequence[str | Callback | type[Callback]]) -> dict[str, Callback]:
+def chosen(given: Watching | Sequence[Watching]) -> dict[str, Callback]:
     """The callbacks that were given, by their names; of a class, an instance. Raises `UserError` for what is none."""
     found, counts = dict[str, Callback](), Counter[str]()
-    for each in given:
+    for each in [given] if isinstance(given, str | Callback | type) else given:
         if isinstance(each, str):
             if ":" not in each:
                 raise UserError(f"--callback {each}: must be module:Name")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -28,11 +29,12 @@ from gossamer.system.machine import keep_freed_memory
 from gossamer.system.options import declared
 from gossamer.system.scripts import check_guard
 from gossamer.training.call import call
-from gossamer.training.callbacks import Callback, chosen
+from gossamer.training.callbacks import Callback, Watching, chosen
 from gossamer.training.dry_run import check_goal, dry_run
 from gossamer.training.place import Place
 from gossamer.training.rates import check_rate
 from gossamer.training.session import Run, Session
+from gossamer.training.signals import EXIT_CODES, Interrupted
 
 __all__ = ["Run", "resume", "train"]
 
@@ -51,7 +53,7 @@ def train(
     max_seconds: float | None = None,
     cluster: str | None = None,
     page: int | None = None,
-    callbacks: Sequence[str | Callback | type[Callback]] = (),
+    callbacks: Watching | Sequence[Watching] = (),
     **options: Unpack[Keywords],
 ) -> Run:
     """Train from the start: `train("gala", env="pong", learners=4)`, or `train(GALA(learners=4), env="pong")`.
@@ -59,18 +61,19 @@ def train(
     `env` is a name, as `--env` takes it, or a class or function that makes one of your environments. It must be defined
     at the top level of a file, since the run and other processes import it by its name.
     `architecture`, `algorithm` and `optimizer` are names or their options (`PPO(epochs=3)`); `options` are all others
-    that the composition has. What is left open comes from the preset (see `gossamer show`).
+    that the composition has, and win over those of a part. What is left open comes from the preset (`gossamer show`).
     `cluster`: None runs in this process; else on Ray: `local` on processes of this machine, or a cluster's address.
     `page`: serve the live page of the run at this port of this machine.
-    `callbacks`: code of yours that watches the run and may end it, see `Callback`: instances, classes or `module:Name`.
+    `callbacks`: code of yours that watches the run and may end it, see `Callback`: instances, classes or `module:Name`,
+    one or several.
     Raises `UserError` for a value that cannot be used, `NonFinite` when a loss is NaN (the last good checkpoint
-    stays), `OSError` on a full disk."""
+    stays), `OSError` on a full disk, `KeyboardInterrupt` after the checkpoint of a run that a signal ended."""
     asked = call(train, locals())
     control = Control(
         stop_at_return=stop_at_return, stop_at_eval=stop_at_eval, max_seconds=max_seconds, cluster=cluster, page=page
     )
     choices = Choices(architecture, env_name(env), algorithm, optimizer, preset, options)
-    return start(choices, control, run_dir, overwrite=overwrite, asked=asked, callbacks=chosen(callbacks))
+    return _whole(start(choices, control, run_dir, overwrite=overwrite, asked=asked, callbacks=chosen(callbacks)))
 
 
 def start(
@@ -101,7 +104,7 @@ def start(
 
 
 def resume(
-    run_dir: str | Path,
+    run_dir: str | PathLike[str],
     *,
     steps: int | None = None,
     learning_rate: float | None = None,
@@ -119,14 +122,15 @@ def resume(
     eval_episodes: int | None = None,
     eval_protocol: Literal["noop", "sticky"] | None = None,
     page: int | None = None,
-    callbacks: Sequence[str | Callback | type[Callback]] = (),
+    callbacks: Watching | Sequence[Watching] = (),
 ) -> Run:
     """Continue a run from its last checkpoint, to `steps` steps in total. Arguments that are None keep the run's
     values, except `stop_at_return`, `stop_at_eval`, `max_seconds`, `cluster`, `page` and `callbacks`, which apply only
     to this call.
 
     The learning rate keeps its schedule, which may have ended before `steps`; `learning_rate`, `anneal_steps` and
-    `final_fraction` change the schedule of the whole run. Raises `UserError` if the rate would stay 0."""
+    `final_fraction` change the schedule of the whole run. Raises `UserError` if the rate would stay 0, and else what
+    `train` raises."""
     asked = call(resume, locals())
     check_guard()
     control = Control(
@@ -145,7 +149,7 @@ def resume(
         "eval_episodes": eval_episodes,
         "eval_protocol": eval_protocol,
     }
-    return go_on(Path(run_dir), control, changes, asked=asked, callbacks=chosen(callbacks))
+    return _whole(go_on(Path(run_dir), control, changes, asked=asked, callbacks=chosen(callbacks)))
 
 
 def go_on(
@@ -191,6 +195,15 @@ def _go_on(
         write_json(directory / SPEC, interface.to_dict())
         logger(directory / LOG)(asked)
         return _run(Session(config, control, wired, lock, interface, saved, callbacks), place)
+
+
+def _whole(run: Run) -> Run:
+    """The run. Raises `Interrupted` if a signal has ended it: a script is to end, too."""
+    ended = run.result["ended"]
+    if ended in EXIT_CODES:
+        told = f"{ended}: the run ended after a checkpoint; gossamer.resume({str(run.directory)!r}) goes on with it"
+        raise Interrupted(told, EXIT_CODES[ended])
+    return run
 
 
 def _check_kept(config: Config, run_dir: str | Path | None) -> None:

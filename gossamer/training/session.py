@@ -54,10 +54,13 @@ from gossamer.training.states import initial, restored, unlearned
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run."""
+    """A finished run. It stands for its directory, as in `gossamer.evaluate(run)`."""
 
     directory: Path
     result: dict[str, Any]
+
+    def __fspath__(self) -> str:
+        return str(self.directory)
 
     @property
     def mean_return(self) -> float | None:
@@ -235,7 +238,7 @@ class Session:
                     self.observer.note("training is done and saved; waiting for callbacks (Ctrl-C leaves them out)")
                 self.callbacks.wait(END_SECONDS if self.observer.interrupted else None)
         except Abandoned:
-            self.log("callbacks were left out: a signal came while they were behind")
+            self.observer.note("callbacks were left out: a signal came while they were behind")
         self._check_callbacks()
 
     def _failed(self, error: BaseException) -> None:

@@ -194,6 +194,10 @@ def test_keywords_are_later_than_parts() -> None:
     assert flat(configure(GALA(learners=3), env="catch", learners=5))["learners"] == 5
 
 
+def test_a_class_is_a_part_with_nothing_written_out() -> None:
+    assert configure(GALA, env="catch", algorithm=PPO) == configure("gala", env="catch", algorithm="ppo")  # type: ignore[arg-type]
+
+
 def test_none_is_left_open() -> None:
     assert settings(seed=None, network=None) == settings()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from some_runs import trained
 
 from gossamer import GALA, PPO
 from gossamer.training.call import call
@@ -10,6 +13,10 @@ from gossamer.training.call import call
 
 def train(architecture: Any, *, env: str, algorithm: Any = None, overwrite: bool = False, **options: Any) -> str:
     return call(train, locals())
+
+
+def resume(run_dir: Any) -> str:
+    return call(resume, locals())
 
 
 def test_a_call_has_what_was_written_out() -> None:
@@ -28,3 +35,8 @@ def test_a_call_is_one_line() -> None:
             return "<odd\n  thing>"
 
     assert train("paac", env="catch", algorithm=Odd()) == "gossamer.train('paac', env='catch', algorithm=<odd thing>)"
+
+
+def test_a_run_is_called_by_its_directory(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    assert resume(run) == f"gossamer.resume({str(tmp_path / 'run')!r})"

@@ -270,6 +270,14 @@ def test_names_of_callbacks() -> None:
     assert list(chosen([Raises, Raises(), Heard()])) == ["Raises", "Raises 2", "Heard"]
 
 
+def test_one_callback_needs_no_list() -> None:
+    heard = Heard()
+    assert chosen(heard) == {"Heard": heard}
+    assert list(chosen(Raises)) == ["Raises"]
+    with pytest.raises(UserError, match="--callback patience: must be module:Name"):
+        chosen("patience")
+
+
 def test_a_run_without_callbacks_has_none_to_wait_for() -> None:
     none = Callbacks()
     none.report({})

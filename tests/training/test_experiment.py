@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -58,7 +59,7 @@ def test_what_a_run_leaves(tmp_path: Path) -> None:
     assert [path.name for path in (run.directory / "checkpoints").iterdir()] == ["step_000000000080"]
     assert list((run.directory / "tensorboard").iterdir())
     log = (run.directory / "run.log").read_text().splitlines()
-    call = f"gossamer.train('paac', env='catch', run_dir={run.directory!r}, "  # then the options
+    call = f"gossamer.train('paac', env='catch', run_dir={str(run.directory)!r}, "  # then the options
     assert log[0].split(" ", 2)[2].startswith(call)
     assert f"started at step 0 with gossamer {gossamer.__version__}" in log[1]
     assert log[-1].endswith("ended at step 80: all steps done")
@@ -348,3 +349,25 @@ def test_a_run_that_ended_before_anything_was_learned_begins_anew(tmp_path: Path
     again = gossamer.resume(run.directory, steps=160)
     assert (again.result["ended"], again.result["steps"]) == ("all steps done", 160)
     assert "no member is in the checkpoint" in (run.directory / "run.log").read_text()
+
+
+def test_a_run_stands_for_its_directory(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", env="CartPole-v1")
+    assert gossamer.evaluate(run, episodes=1).file == str(tmp_path / "run" / "evaluation-plain.json")
+    assert gossamer.resume(run, steps=run.result["steps"] + 8).directory == run.directory
+    assert gossamer.load(run).action_space.shape == ()
+
+
+class Signals(gossamer.Callback):
+    """Sends SIGTERM to this process with the first report."""
+
+    def on_report(self, run: gossamer.LiveRun, metrics: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_ends_the_script_too_after_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt, match=r"SIGTERM: the run ended after a checkpoint; gossamer\.resume") as told:
+        trained(tmp_path / "run", steps=10**9, callbacks=Signals())
+    assert told.value.code == 143  # type: ignore[attr-defined]
+    assert Store(tmp_path / "run" / "checkpoints").get("last").steps > 0
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["ended"] == "SIGTERM"
