@@ -53,7 +53,7 @@ def run(name: str, words: Sequence[str]) -> int:
 
 def overview() -> str:
     """The help text of `gossamer` itself."""
-    lines = [f"  {name:<10} {(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<10} {(command.__doc__ or ' ').splitlines()[0]}" for name, command in COMMANDS.items()]
     return "\n".join(["usage: gossamer COMMAND [OPTIONS]\n", DESCRIPTION, "\nCommands:", *lines, "", *MORE])
 
 

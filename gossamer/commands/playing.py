@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from gossamer.commands.exits import BAD_VALUE
 from gossamer.commands.output import only_json, tell
 from gossamer.commands.words import AsJson, Directory, Epsilon, Game, Greedy, Member, Under, Which
 from gossamer.config.command_line import help_text, left_open
@@ -39,7 +40,8 @@ class Evaluate:
     seed: Annotated[int, help_text("Seed of all random streams.")] = 0
     json: AsJson = False
 
-    def __call__(self) -> None:
+    def __call__(self) -> int:
+        """The exit code: 2 if a result could not be written to its run directory."""
         from gossamer.config.build import environment
         from gossamer.envs.atari import Atari
         from gossamer.envs.games import rules_of
@@ -50,8 +52,7 @@ class Evaluate:
 
         runs = [self.run_dir] if is_run(self.run_dir) else search(self.run_dir, most=MOST_FOLDERS, tell=tell)
         if runs not in ([], [self.run_dir]):
-            self._each(runs)
-            return
+            return self._each(runs)
         with only_json(self.json):
             result = self._evaluation(self.run_dir)
             env = environment(load_config(self.run_dir))
@@ -60,13 +61,14 @@ class Evaluate:
         if self.json:
             more = {} if how is None or result.games else {"published": beside.entries(env.name, how)}
             print(to_json({**result.to_dict(), **more}))
-            return
+            return _code([result])
         for line in of_games(result.games) if result.games else ():
             print(line)
         print(_told(result))
         own = None if how is None or result.games else Score("this run", result.mean_return, how)
         for line in beside.lines(env.name, own) if own else ():
             print(line)
+        return _code([result])
 
     def _evaluation(self, directory: Path) -> Evaluation:
         from gossamer.evaluation.evaluate import evaluate
@@ -84,9 +86,9 @@ class Evaluate:
             seed=self.seed,
         )
 
-    def _each(self, directories: Sequence[Path]) -> None:
+    def _each(self, directories: Sequence[Path]) -> int:
         """Evaluate several runs, and print each result at once. Raises `UserError` if none could be evaluated."""
-        results, left_out = list[dict[str, Any]](), list[dict[str, str]]()
+        results, left_out = dict[Path, Evaluation](), list[dict[str, str]]()
         for directory in directories:
             try:
                 with only_json(self.json):
@@ -95,14 +97,20 @@ class Evaluate:
                 left_out.append({"directory": str(directory), "reason": str(error)})
                 told = [f"left out: {error}"]
             else:
-                results.append({"directory": str(directory), **result.to_dict()})
+                results[directory] = result
                 told = [_told(result), *(of_games(result.games) if result.games else ())]
             if not self.json:
                 print(f"{directory}: " + "\n    ".join(told), flush=True)
         if self.json:
-            print(to_json({"runs": results, "left_out": left_out}))
+            rows = [{"directory": str(directory), **result.to_dict()} for directory, result in results.items()]
+            print(to_json({"runs": rows, "left_out": left_out}))
         if not results:
             raise UserError(f"{self.run_dir}: none of its {len(directories)} runs could be evaluated")
+        return _code(results.values())
+
+
+def _code(results: Iterable[Evaluation]) -> int:
+    return BAD_VALUE if any(result.file is None for result in results) else 0
 
 
 def _told(result: Evaluation) -> str:

@@ -169,14 +169,24 @@ PLAIN = (
 
 
 def one_line(box: str) -> str:
-    """The error message in one of tyro's boxes, without the help texts that tyro appends."""
+    """The error message in one of tyro's boxes, without the help texts that tyro appends. Where the output is ASCII,
+    the title stands on a line of its own above a rule."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    lines = [line.strip("│ ") for line in text.splitlines() if not line.startswith(("╭", "╰"))]
-    body = " ".join(line for line in lines if line and not line.startswith("─"))
+    lines = [line.strip("│ ") for line in text.splitlines() if line.strip() and not line.startswith(("╭", "╰"))]
+    if len(lines) > 1 and set(lines[1]) == {"-"}:
+        del lines[0]
+    body = " ".join(line for line in lines if line and not set(line) <= set("─-"))
     body = re.split(r" (?:Argument helptext:|For full helptext)", body)[0]
     for pattern, put in PLAIN:
         body = re.sub(pattern, put, body)
-    return body
+    return re.sub(r"^invalid choice (.*) for argument '(--\S+)'\. Expected one of \((.*)\)\.", _choices, body)
+
+
+def _choices(found: re.Match[str]) -> str:
+    """An invalid choice, with the valid ones: tyro has these in any order, and `None` among them."""
+    value, name, listed = found.groups()
+    valid = sorted(set(re.findall(r"'([^']*)'", listed)) - {"None"})
+    return f"{name} {value}: must be one of {', '.join(valid)}"
 
 
 def typed(words: Sequence[str]) -> dict[str, str | None]:

@@ -49,8 +49,9 @@ def compose(words: Sequence[str], *, prog: str, description: str, command: Seque
         if preset := alone.get("preset"):
             repeating.check_preset(before, preset, _architecture(words, prog), alone.get("algorithm"))
     found, plain_words = typed(words), [word for word in words if word not in ("-h", "--help")]
-    if "env" not in found:
-        raise UserError("--env: required; gossamer list shows the available environments")
+    if not found.get("env"):
+        missing = "needs a value" if "env" in found else "required"
+        raise UserError(f"--env: {missing}; gossamer list shows the available environments")
     chosen = {name: found[name] for name in CHOICES if found.get(name) is not None}
     env_kwargs = {"env_kwargs": to_dict(word)} if (word := found.get("env_kwargs")) else {}
     parts = {**chosen, "env": chosen.get("env", "")}

@@ -41,7 +41,10 @@ from gossamer.system.resources import resources
 COMMON = {"run": RunOptions, "network": NetworkOptions, "optimization": OptimizationOptions}
 TOY_STEPS = 200_000  # as with vectors, for toys with pictures, too
 # (option, part that lacks it) -> why it does
-LACKED = {("policy", "ga3c"): "whose agents are always served; leave it out"}
+LACKED = {
+    ("policy", "ga3c"): "whose agents are always served; leave it out",
+    **{("batch_size", name): "which divides a batch into --num-minibatches" for name in ("ppo", "appo", "pqn")},
+}
 PLACES = ("run", "env", "architecture", "algorithm", "network", "optimizer", "optimization")
 
 
@@ -60,10 +63,8 @@ class Choices:
     @cached_property
     def options(self) -> dict[str, Any]:
         """Every option that was given, by name or within a part."""
-        chosen = [
-            each for each in (self.architecture, self.algorithm, self.optimizer) if not isinstance(each, str | None)
-        ]
-        found = {name: value for part in chosen for name, value in given(part).items()}
+        parts = [each for each in (self.architecture, self.algorithm, self.optimizer) if is_part(type(each))]
+        found = {name: value for part in parts for name, value in given(part).items()}
         return {**found, **{name: value for name, value in self.given.items() if value is not None}}
 
 
@@ -264,7 +265,8 @@ def default_algorithm(architecture: type, *, continuous: bool) -> str:
 
 
 def _kind(option: str, chosen: Any, known: dict[str, str]) -> type:
-    kind = load(option, chosen, known) if isinstance(chosen, str) else type(chosen)
+    found = load(option, chosen, known) if isinstance(chosen, str) else chosen
+    kind = found if isinstance(found, type) else type(found)
     if not is_part(kind):
         raise UserError(f"{option} {chosen}: must be a dataclass, whose fields are its options")
     result: type = kind

@@ -229,7 +229,7 @@ def _import(name: str, module: str) -> Any:
         if isinstance(error, ModuleNotFoundError) and is_absent(module, error):
             raise UnknownEnv(
                 f"unknown environment {name!r}: no module {error.name!r} can be imported; "
-                "run from its folder, or set PYTHONPATH"
+                "install its package, run from its folder, or set PYTHONPATH"
             ) from error
         raise import_failed(f"--env {name}", module, error) from error
 

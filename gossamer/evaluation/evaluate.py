@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,6 +50,7 @@ class Evaluation:
     max_steps: int = MAX_STEPS
     epsilon: float | None = None  # probability of a random action; None: policies that do not act by values
     metrics: dict[str, float] = field(default_factory=dict)  # means of what the environment says of its games
+    file: str | None = None  # that has the result; None if it was not to be written, or could not be
     games: dict[str, dict[str, Any]] | None = None  # name -> `mean_return`, `std_return`, `returns` and `cut_off`
 
     @property
@@ -59,6 +61,7 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """The content that `--json` prints."""
         found = asdict(self)
+        del found["file"]
         if self.games is None:
             del found["games"]
         return found
@@ -83,7 +86,14 @@ def under(env: EnvFactory, protocol: Protocol | None = None) -> tuple[EnvFactory
 
 
 def load_policy(
-    checkpoint: Checkpoint, what: Task, spec: Spec, *, member: str, greedy: bool, seed: int, tree: Tree | None = None
+    checkpoint: Checkpoint,
+    what: Task,
+    spec: Spec,
+    *,
+    member: str | int,
+    greedy: bool,
+    seed: int,
+    tree: Tree | None = None,
 ) -> NetworkPolicy:
     """The policy of a checkpoint's member, or of their average. `tree`: its content, if it has been loaded. Raises
     `UserError` if there is no such member, or if its parameters do not fit the task or are not finite."""
@@ -111,7 +121,7 @@ def _load(model: nn.Module, weights: dict[str, torch.Tensor], checkpoint: Checkp
 
 
 def evaluate(
-    run_dir: str | Path,
+    run_dir: str | PathLike[str],
     *,
     episodes: int = 30,
     max_steps: int | None = None,
@@ -121,7 +131,7 @@ def evaluate(
     epsilon: float | None = None,
     seed: int = 0,
     device: str | None = None,
-    member: str = AVERAGE,
+    member: str | int = AVERAGE,
     game: str | None = None,
     env_workers: int = 0,
     write: bool = True,
@@ -182,7 +192,7 @@ def evaluate(
     if write:
         of_one = "" if whose in (None, AVERAGE) else f"-{whose}"
         in_one = f"-{game.replace('/', '-')}" if game is not None and several else ""
-        _keep(directory / f"evaluation-{name}{of_one}{in_one}.json", result)
+        return _kept(directory / f"evaluation-{name}{of_one}{in_one}.json", result)
     return result
 
 
@@ -192,9 +202,11 @@ def _of_game(games: Played) -> dict[str, Any]:
     return {name: found[name] for name in ("mean_return", "std_return", "cut_off")} | {"returns": games.returns}
 
 
-def _keep(file: Path, result: Evaluation) -> None:
-    """Write the result to the run directory. If that fails, only print a message, so that the result is not lost."""
+def _kept(file: Path, result: Evaluation) -> Evaluation:
+    """The result, written to the run directory. If that fails, only print a message, so that the result is not lost."""
     try:
         write_json(file, result.to_dict())
     except OSError as error:
         print(f"cannot write {file}: {error.strerror}", file=sys.stderr)
+        return result
+    return replace(result, file=str(file))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from gossamer.storage.files import atomic_write
 from gossamer.system.errors import EnvironmentFailed, UserError
 
 MIN_HEIGHT = 400  # pixels; smaller screens are enlarged by an integer factor
+MAX_WIDTH = 1920
 STEPS_A_SECOND = 15  # Atari's speed: 60 frames per second, 4 frames per step
 
 
@@ -49,7 +51,7 @@ class Recording:
 
 
 def record(
-    run_dir: str | Path,
+    run_dir: str | PathLike[str],
     *,
     out: str | Path | None = None,
     protocol: Protocol | None = None,
@@ -59,7 +61,7 @@ def record(
     seed: int = 0,
     episodes: int = 1,
     max_steps: int = 5_000,
-    member: str = AVERAGE,
+    member: str | int = AVERAGE,
     game: str | None = None,
 ) -> Recording:
     """Record a video of `episodes` games one after another, of at most `max_steps` steps in all. `out` defaults to
@@ -175,7 +177,8 @@ def _broken(path: Path) -> OSError:
 
 
 def _enlarged(frame: Any) -> Any:
-    """[H, W, 3] enlarged to at least `MIN_HEIGHT`; the codec requires even sides."""
-    times = max(1, -(-MIN_HEIGHT // frame.shape[0]))
+    """[H, W, 3] enlarged to at least `MIN_HEIGHT`, but not wider than `MAX_WIDTH`; the codec requires even sides."""
+    height, width, _ = frame.shape
+    times = max(1 if min(height, width) > 1 else 2, min(-(-MIN_HEIGHT // height), MAX_WIDTH // width))
     large = np.repeat(np.repeat(frame, times, 0), times, 1)
     return large[: large.shape[0] // 2 * 2, : large.shape[1] // 2 * 2]

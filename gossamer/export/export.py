@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from os import PathLike
 from pathlib import Path
 
 from gossamer.evaluation.members import AVERAGE
@@ -19,11 +20,11 @@ from gossamer.system.errors import UserError
 
 
 def export(
-    run_dir: str | Path,
+    run_dir: str | PathLike[str],
     out: str | Path,
     *,
     checkpoint: str = "last",
-    member: str = AVERAGE,
+    member: str | int = AVERAGE,
     onnx: bool = False,
     overwrite: bool = False,
 ) -> list[str]:
@@ -31,10 +32,12 @@ def export(
 
     `checkpoint` and `member`: as in `evaluate`. `onnx`: also write `model.onnx`, for which the extra [onnx] is needed.
     `overwrite`: replace the files of an earlier export; others stay. Raises `UserError`, and writes nothing, for a
-    folder that has files and is no export, a run without such a policy, or a network that ONNX cannot hold."""
+    folder that has files and is no export, a run without such a policy, parameters that do not fit the network or are
+    not finite, or a network that ONNX cannot hold."""
     directory, target = Path(run_dir), Path(out)
     _check_free(target, overwrite)
     snapshot = of_run(directory, checkpoint, member)
+    snapshot.model("cpu")  # what cannot be loaded is not written
     files = folder.contents(snapshot)
     graph = list[TensorInfo]()
     if onnx:

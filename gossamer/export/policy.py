@@ -76,7 +76,7 @@ class TrainedPolicy:
         --last-action-reward; not for the first observation after `reset`.
 
         Discrete actions are an int, or [B] integers; others an array, or [B, *A]. Raises `UserError` for what does not
-        fit the observation space."""
+        fit the observation space, and for a reward that is none."""
         if game is not None:
             self.play(game)
         number = count(self.observation_space, obs)
@@ -162,7 +162,7 @@ class TrainedPolicy:
             raise UserError("reward: the policy observes the last reward; give act(obs, reward=...), or reset()")
         if len(self._action) != len(new):
             raise UserError(f"obs: a batch of {len(new)}, and the last actions are {len(self._action)}; reset() first")
-        given = np.broadcast_to(np.asarray(reward, np.float32), (len(new),))
+        given = _rewards(reward, len(new))
         clipped = self._interface.preset is not None and self._interface.preset.clip_reward
         packed = last.pack(self._action, np.clip(given, -1, 1) if clipped else given)
         packed[new] = 0
@@ -194,6 +194,19 @@ def _flags(name: str, given: Any, size: int) -> npt.NDArray[np.bool_]:
     if flags.shape not in ((), (1,), (size,)):
         raise UserError(f"{name}: of shape {list(flags.shape)}; give a bool, or [{size}] of them")
     return np.broadcast_to(flags, (size,)).copy()  # torch wants to be able to write to it
+
+
+def _rewards(given: Any, size: int) -> npt.NDArray[np.float32]:
+    """A number, or one for each observation, as [B]."""
+    try:
+        rewards = np.asarray(given, np.float32)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"reward: not a number ({error})") from error
+    if rewards.shape not in ((), (1,), (size,)):
+        raise UserError(f"reward: of shape {list(rewards.shape)}; give a number, or [{size}] of them")
+    if not np.isfinite(rewards).all():
+        raise UserError("reward: is NaN or infinite")
+    return np.broadcast_to(rewards, (size,))
 
 
 def _row(mask: Any, i: int, number: int) -> Any:

@@ -104,6 +104,8 @@ def _manifest(path: Path) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = json.loads(file.read_text())
         written = int(manifest["format"])
+    except PermissionError as error:
+        raise DamagedCheckpoint(f"{file} cannot be read: {error.strerror}") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damaged from error
     if written > FORMAT:

@@ -61,7 +61,9 @@ class RunRecord:
             found = json.loads((self.directory / RESULT).read_text())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise UserError(f"{self.directory / RESULT}: cannot be read ({error.strerror})") from error
+        except ValueError as error:
             raise UserError(f"{self.directory / RESULT}: damaged ({error}); resume the run") from error
         if not isinstance(found, dict) or not {"steps", "short", "ended"} <= found.keys():
             raise UserError(f"{self.directory / RESULT}: damaged (fields are missing); resume the run")

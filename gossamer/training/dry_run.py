@@ -36,7 +36,7 @@ from gossamer.policy import build
 from gossamer.program import Program
 from gossamer.spaces.observations import GAME
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.contents import CHECKPOINTS
+from gossamer.storage.contents import CHECKPOINTS, CONFIG, is_run
 from gossamer.system.errors import UserError
 from gossamer.training.evaluator import check_protocol
 from gossamer.training.sinks.choice import chosen
@@ -117,6 +117,15 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, s
         return describe(environment(config), env)
 
 
+def _parameters(source: Path) -> Tree:
+    """The parameters that a run starts with."""
+    if not is_run(source):
+        what = "an export" if (source / CONFIG).is_file() else "not a run directory"
+        raise UserError(f"--init-from {source}: is {what}; give the directory of a run, which has its checkpoints")
+    parameters: Tree = newcomer(Store(source / CHECKPOINTS).get("last").load()["workers"])["parameters"]
+    return parameters
+
+
 def _check_network(config: Config, model: nn.Module, saved: Tree | None) -> None:
     """Raise `UserError` if the network lacks the memory that was asked for, or differs from that of the checkpoint or
     run that it starts from."""
@@ -128,7 +137,7 @@ def _check_network(config: Config, model: nn.Module, saved: Tree | None) -> None
         states = [state["learner"] for state in saved["workers"].values() if "learner" in state]
         given = states[0]["model"] if states else None
     else:
-        given = source and newcomer(Store(Path(source) / CHECKPOINTS).get("last").load()["workers"])["parameters"]
+        given = source and _parameters(Path(source))
     if not given:
         return
     shapes, wanted = [

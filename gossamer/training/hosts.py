@@ -50,14 +50,11 @@ class Hosts:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`host_of`: worker -> its host; `learners`: the workers that learn. `file`: `hosts.json`, with the hosts of
-        earlier sessions. Raises `UserError` if it exists and cannot be read as JSON."""
+        earlier sessions. Raises `UserError` if it exists and is damaged."""
         self._host_of, self._learners = host_of or {}, frozenset(learners)
         self._file, self._log = file, log
         self._now, self._began = now, now()
-        try:
-            self._before: dict[str, Any] = json.loads(file.read_text()) if file and file.exists() else {}
-        except ValueError as error:
-            raise UserError(f"{file}: truncated or altered ({error}); restore or remove it") from error
+        self._before = _read(file) if file and file.exists() else {}
         self._known: dict[str, Host] = {}  # by name; empty where one process runs everything
         self.absences: list[Absence] = []
         self.info: dict[str, dict[str, Any]] = {}  # host -> the fields of its newest `HostInfo`
@@ -115,3 +112,15 @@ class Hosts:
             }
             for each in self.absences
         ]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The content of `hosts.json`: host -> fields. Raises `UserError` if it is damaged."""
+    why = "no object of objects"
+    try:
+        found = json.loads(file.read_text())
+        if isinstance(found, dict) and all(isinstance(info, dict) for info in found.values()):
+            return found
+    except ValueError as error:
+        why = str(error)
+    raise UserError(f"{file}: truncated or altered ({why}); restore or remove it")

@@ -110,7 +110,7 @@ def _keep(path: Path, wanted: Callable[[str], bool]) -> int:
     that a full disk loses none."""
     if not path.exists():
         return 0
-    whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    whole = [line for line in path.read_text(errors="replace").splitlines(keepends=True) if line.endswith("\n")]
     kept = [line for line in whole if wanted(line.rstrip("\n"))]
     atomic_write(path, "".join(kept))
     return len(kept)

@@ -186,3 +186,10 @@ def test_a_full_disk_leaves_no_film(run: Path, small_disk: Path, name: str, capf
     assert [path.name for path in small_disk.iterdir()] == ["other"]
     gc.collect()  # writers that are deleted have nothing to say
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("shape", [(4, 3000), (1, 50), (4, 40)])
+def test_a_flat_picture_does_not_become_too_wide(shape: tuple[int, int]) -> None:
+    height, width, _ = video._enlarged(np.zeros((*shape, 3), np.uint8)).shape
+    assert height >= 2
+    assert width <= max(video.MAX_WIDTH, shape[1])

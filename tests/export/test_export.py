@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -72,6 +73,16 @@ def test_an_export_acts_as_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     card = (tmp_path / "out" / "README.md").read_text()
     more = ', mask=info["action_mask"]' if kind == "masks" else ", reward=reward" if "reward" in kind else ""
     assert f"action = policy.act(obs{more})  # " in card
+
+
+def test_parameters_that_do_not_fit_are_not_exported(cart: Path, tmp_path: Path) -> None:
+    shutil.copytree(cart, tmp_path / "run")
+    file = tmp_path / "run" / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "network": {**config["network"], "hidden_sizes": [7]}}))
+    with pytest.raises(UserError, match="its parameters do not fit"):
+        export(tmp_path / "run", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("algorithm", "kept"), [("nstep-q", "target."), ("sarsa-lambda", "traces.")])

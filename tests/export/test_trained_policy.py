@@ -191,6 +191,18 @@ WRONG: dict[str, tuple[str, Callable[[gossamer.TrainedPolicy], Any], str]] = {
         lambda p: [p.act(np.zeros(2)), p.act(np.zeros(2))],
         r"reward: the policy observes the last reward; give act\(obs, reward=...\)",
     ),
+    **{
+        f"reward {reward}": (
+            "GRU, last action and reward",
+            lambda p, reward=reward: [p.act(np.zeros(2)), p.act(np.zeros(2), reward=reward)],
+            told,
+        )
+        for reward, told in {
+            np.nan: "reward: is NaN or infinite",
+            (1.0, 2.0): r"reward: of shape \[2\]; give a number, or \[1\] of them",
+            "high": "reward: not a number",
+        }.items()
+    },
     "predict": ("GRU, last action and reward", lambda p: p.predict(np.zeros(2)), "use act"),
     "no state": (
         "LSTM",

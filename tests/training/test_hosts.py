@@ -39,8 +39,9 @@ def test_each_host_is_listed_and_its_changes_are_logged(tmp_path: Path) -> None:
     assert again.info == {"host1": {**asdict(here), "node": "b", "torch": "9.9"}}
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ['{"machine": ', "[]", '{"machine": 3}'])
+def test_a_damaged_file_is_named(content: str, tmp_path: Path) -> None:
     wired, file = program(configure("paac", env="catch")), tmp_path / "hosts.json"
-    file.write_text('{"machine": ')
+    file.write_text(content)
     with pytest.raises(UserError, match=r"hosts.json: truncated or altered .*restore or remove it"):
         hosts_of(wired, file, [])

@@ -138,7 +138,10 @@ def connected(address: str | None, program: Program) -> Iterator[ModuleType]:
     with _own_signals():
         if address is None:
             cpus = max(os.cpu_count() or 1, math.ceil(sum(host.cpus for host in program.hosts.values())))
-            ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=PRIORITY, **quiet)
+            try:
+                ray.init(address="local", num_cpus=cpus, include_dashboard=False, _system_config=PRIORITY, **quiet)
+            except (OSError, RuntimeError, ValueError) as error:
+                raise ClusterUnreachable(f"Ray does not start ({' '.join(str(error).split())})") from error
             _keep_token_private()
         else:
             _check_reachable(address)
