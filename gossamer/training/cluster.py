@@ -13,6 +13,7 @@ from gossamer.system.errors import UserError
 from gossamer.system.installation import install
 from gossamer.system.machine import KEEP_FREED_MEMORY
 from gossamer.system.options import flag
+from gossamer.system.streams import Output
 from gossamer.training.place import Place
 
 THREADS = ("env_workers", "actors", "agents", "learners")  # options that hosts need CPUs for
@@ -34,6 +35,7 @@ def on_cluster(cluster: str, wired: Program, names: Collection[str] = ()) -> Ite
     `UserError` where Ray is not installed, the cluster cannot be reached, or has not what the program needs, and where
     a host fails for good while the program runs."""
     ray = launcher(cluster)
+    print("starting Ray" if cluster == "local" else f"connecting to the cluster {cluster}", file=Output(), flush=True)
     with ExitStack() as stack:
         try:
             live = stack.enter_context(connected(ray.address, wired))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -65,3 +68,19 @@ def test_a_host_that_fails_for_good_is_an_error_for_the_user(monkeypatch: pytest
     told = pytest.raises(UserError, match=r"^host main has failed 2 times$")
     with told, cluster.on_cluster("local", on_gpus(1)):
         raise HostFailed("host main has failed 2 times")
+
+
+def test_a_cluster_of_this_machine_that_does_not_start_is_an_error_for_the_user(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def init(**options: Any) -> None:
+        raise OSError("AF_UNIX path length\ncannot exceed 107 bytes")
+
+    ray = ModuleType("ray")
+    ray.is_initialized = lambda: False  # type: ignore[attr-defined]
+    ray.init = init  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    told = r"^--cluster local: Ray does not start \(AF_UNIX path length cannot exceed 107 bytes\)$"
+    with pytest.raises(UserError, match=told), cluster.on_cluster("local", on_gpus(1)):
+        pass
+    assert capsys.readouterr().err == "starting Ray\n"
