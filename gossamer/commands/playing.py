@@ -88,7 +88,8 @@ class Evaluate:
 
     def _each(self, directories: Sequence[Path]) -> int:
         """Evaluate several runs, and print each result at once. Raises `UserError` if none could be evaluated."""
-        results, left_out = dict[Path, Evaluation](), list[dict[str, str]]()
+        results: dict[Path, Evaluation] = {}
+        left_out = list[dict[str, str]]()
         for directory in directories:
             try:
                 with only_json(self.json):
