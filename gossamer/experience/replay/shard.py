@@ -18,7 +18,7 @@ from gossamer.spaces import Spec
 class Amount:
     """What can be drawn from a shard."""
 
-    mass: float  # sum of p^alpha of all windows; their number if they are drawn uniformly
+    mass: float  # of all windows, see `ReplayStore.mass`
     windows: int
 
 
@@ -28,7 +28,7 @@ class Sample:
 
     life: str  # of the shard, which the keys belong to
     keys: Array  # [W] int64
-    mass: Array  # [W] float64  of each: p^alpha
+    mass: Array  # [W] float64  of each, see `Drawn.mass`
     data: Packed
     left: Amount  # of the whole shard
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from gossamer.algorithms.base import Prioritized, ReplayPlan
 from gossamer.data import Array, Trajectory, Tree
+from gossamer.envs.games import games_of
 from gossamer.experience.replay.memory import ReplayMemory
-from gossamer.experience.replay.priorities import Priorities
+from gossamer.experience.replay.priorities import PrioritiesOfGames
 from gossamer.spaces import Spec
 
 SMALLEST = 1e-6  # added to each |delta|, so that every window can be drawn
@@ -23,7 +24,7 @@ class Drawn:
     """Windows that were drawn from a store."""
 
     keys: Tensor  # [W] int64
-    mass: Tensor  # [W] float64  of each: p^alpha; 1 if windows are drawn uniformly
+    mass: Tensor  # [W] float64  of each: p^alpha, scaled if there are several games; 1 if they are drawn uniformly
     data: Trajectory  # of W environments, on the host
 
     def weighted(self, priority: Prioritized | None, total_mass: float, windows: int) -> Trajectory:
@@ -45,7 +46,8 @@ def importance(mass: Tensor, total_mass: float, windows: int, beta: float) -> Te
 
 
 class ReplayStore:
-    """The newest steps of the environments of several writers, in the same number for each environment.
+    """The newest steps of the environments of several writers, in the same number for each environment. Of several
+    games, each is drawn as often as it has steps (`PrioritiesOfGames`).
 
     A window's key is unique: later windows have other keys, so that new priorities never reach the wrong window."""
 
@@ -63,7 +65,9 @@ class ReplayStore:
         if self._memory.length < plan.window:
             raise ValueError(f"{capacity} steps of {total} environments: a window has {plan.window} steps of one")
         weighed = plan.sequences or plan.priority is not None
-        self._priorities = Priorities(total * self._memory.rows) if weighed else None
+        games = max(1, len(spec.games))
+        self._priorities = PrioritiesOfGames(total * self._memory.rows, games) if weighed else None
+        self._game = np.zeros(total, np.int64)  # of each environment, once it has a rollout
         self._windows = 0  # leaves that are not 0
 
     def __len__(self) -> int:
@@ -77,8 +81,9 @@ class ReplayStore:
 
     @property
     def mass(self) -> float:
-        """The sum of p^alpha of all windows; their number if they are drawn uniformly."""
-        return float(self.windows) if self._priorities is None else self._priorities.total
+        """The sum of p^alpha of all windows, scaled if there are several games; their number if they are drawn
+        uniformly."""
+        return float(self.windows) if self._priorities is None else self._priorities.total(self._scales())
 
     def held(self, writer: int) -> int:
         """Steps of one writer that are stored."""
@@ -93,9 +98,10 @@ class ReplayStore:
         if self._priorities is None:
             return
         self._forget(self._priorities, before)
+        self._game[first : first + count] = games_of(self.spec, rollout.obs[0].cpu().numpy())
         keys = self._memory.completed(self._length, first, count, rollout.reward.shape[0])
         if len(keys):
-            self._priorities.set(self._memory.places(keys), self._first_mass(keys))
+            self._set(self._priorities, self._memory.places(keys), self._first_mass(keys))
             self._windows += len(keys)
 
     def cut(self, writer: int) -> None:
@@ -111,8 +117,8 @@ class ReplayStore:
             keys = self._memory.draw(count, self._length, rng)
             mass = torch.ones(count, dtype=torch.float64)
         else:
-            places = self._priorities.draw(count, rng)
-            keys, mass = self._memory.keys(places), torch.from_numpy(self._priorities.leaves[places])
+            places, masses = self._priorities.draw(count, rng, self._scales())
+            keys, mass = self._memory.keys(places), torch.from_numpy(masses)
         return Drawn(keys, mass, self._memory.window(keys, self._length, inner=self._plan.inner))
 
     def update(self, keys: Tensor, priority: Tensor) -> None:
@@ -122,11 +128,11 @@ class ReplayStore:
             return
         there = self._memory.there(keys)
         mass = self._mass_of(priority.cpu().double().numpy()[there])
-        self._priorities.set(self._memory.places(keys)[there], mass)
+        self._set(self._priorities, self._memory.places(keys)[there], mass)
 
     def state_dict(self) -> Tree:
         """Everything that is stored. The tensors are views, which the next `add` or `update` changes."""
-        priorities = {} if self._priorities is None else {"priorities": self._priorities.leaves}
+        priorities = {} if self._priorities is None else {"priorities": self._priorities.leaves, "game": self._game}
         return {"memory": self._memory.state_dict(), **priorities}
 
     def load_state_dict(self, state: Tree) -> None:
@@ -134,10 +140,21 @@ class ReplayStore:
         self._memory.load_state_dict(state["memory"])
         if self._priorities is not None:
             leaves = np.asarray(state["priorities"])
-            self._priorities.set(np.arange(len(leaves)), leaves)
+            self._game[...] = np.asarray(state.get("game", 0))  # older ones have none: one tree for all games
+            self._set(self._priorities, np.arange(len(leaves)), leaves)
             self._windows = int(np.count_nonzero(leaves))
 
-    def _forget(self, priorities: Priorities, before: Array) -> None:
+    def _set(self, priorities: PrioritiesOfGames, places: Array, mass: Array | float) -> None:
+        priorities.set(places, mass, self._game[places // self._memory.rows])
+
+    def _scales(self) -> Array:
+        """See `PrioritiesOfGames.scales`."""
+        assert self._priorities is not None
+        games = len(self.spec.games)
+        steps = np.bincount(self._game, self._memory.windows(1), games) if games else np.zeros(1)
+        return self._priorities.scales(steps, self._windows)
+
+    def _forget(self, priorities: PrioritiesOfGames, before: Array) -> None:
         """Make the priorities of all windows 0 whose first step the memory has lost. `before` [B]: the first steps that
         were there."""
         lost = self._memory.oldest - before
@@ -145,8 +162,8 @@ class ReplayStore:
         envs = np.arange(len(before)) + np.zeros_like(firsts)
         keys = torch.from_numpy((firsts * len(before) + envs)[firsts < self._memory.oldest])
         places = np.unique(self._memory.places(keys))
-        places = places[priorities.leaves[places] > 0]
-        priorities.set(places, 0.0)
+        places = places[priorities.of(places) > 0]
+        self._set(priorities, places, 0.0)
         self._windows -= len(places)
 
     def _first_mass(self, keys: Tensor) -> Array | float:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.experience.replay.priorities import Priorities
+from gossamer.experience.replay.priorities import Priorities, PrioritiesOfGames
 
 
 @given(count=st.integers(1, 700), batches=st.lists(st.integers(1, 40), max_size=6), seed=st.integers(0, 999))
@@ -67,3 +67,39 @@ def test_sums_stay_exact_after_many_changes() -> None:
 def test_a_tree_has_leaves() -> None:
     with pytest.raises(ValueError, match="needs at least one"):
         Priorities(0)
+
+
+@given(seed=st.integers(0, 999), exponent=st.integers(-6, 6))
+@settings(max_examples=40, deadline=None)
+def test_each_game_is_drawn_by_its_steps_and_its_leaves_by_their_priorities(seed: int, exponent: int) -> None:
+    """The third game has steps and no leaf yet. Priorities of the second one are larger by `exponent` powers of ten."""
+    rng, drawing = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+    tree, game = PrioritiesOfGames(60, 3), rng.integers(0, 2, 60)
+    game[:2] = 0, 1
+    plain = (rng.random(60) + 0.1) * 10.0 ** (exponent * game)
+    tree.set(np.arange(60), plain, game)
+    tree.set(np.array([5]), 0.0, game[[5]])
+    plain[5] = 0.0
+    assert np.array_equal(tree.leaves, plain)
+    assert np.array_equal(tree.of(np.array([3, 5, 9])), plain[[3, 5, 9]])
+
+    scales = tree.scales(np.array([300, 100, 50]), windows=59)
+    chance = plain / np.array([plain[game == each].sum() for each in (0, 1)])[game] * np.array([0.75, 0.25])[game]
+    assert tree.total(scales) == pytest.approx(59)
+    leaves, mass = tree.draw(4000, drawing, scales)
+    assert np.allclose(mass, 59 * chance[leaves])
+    counts = np.bincount(leaves, minlength=60)
+    assert counts[5] == 0
+    assert abs(counts[game == 0].sum() - 3000) <= 1  # stratified
+    assert abs(counts - 4000 * chance).max() <= 2
+
+
+def test_one_game_is_drawn_as_by_one_tree() -> None:
+    plain, one, games = np.random.default_rng(2).random(300), Priorities(300), PrioritiesOfGames(300, 1)
+    one.set(np.arange(300), plain)
+    games.set(np.arange(300), plain, np.zeros(300, np.int64))
+    scales = games.scales(np.array([7]), windows=300)
+    leaves, mass = games.draw(64, torch.Generator().manual_seed(1), scales)
+    assert games.total(scales) == one.total
+    assert np.array_equal(leaves, one.draw(64, torch.Generator().manual_seed(1)))
+    assert np.array_equal(mass, plain[leaves])

@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from some_play import PACKED, PICTURES, PLAIN, Play, assert_acted
 
+import gossamer
 from gossamer.algorithms.base import Prioritized, ReplayPlan
 from gossamer.algorithms.dqn import n_step_errors
 from gossamer.data import Trajectory
+from gossamer.envs.games import games_of
 from gossamer.experience.replay.pictures import spare
 from gossamer.experience.replay.store import Drawn, ReplayStore, importance
 from gossamer.spaces import Spec
@@ -314,3 +316,34 @@ def test_what_a_store_cannot_do_is_refused() -> None:
     (shorter,) = Play(PLAIN, 2, 3, 0).rollouts(1)
     with pytest.raises(ValueError, match="a rollout of 3 steps: sequences need rollouts of equal length, here 4"):
         sequences.add(0, shorter)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options"),
+    [
+        (
+            "dqn",
+            {"priority_exponent": 0.9, "buffer_size": 600, "rescale_values": False},
+        ),  # the memory becomes full: priorities are forgotten
+        ("r2d2", {"actors": 1, "buffer_size": 3_000, "burn_in": 2, "rollout_length": 6}),
+        ("apex", {"actors": 1, "buffer_size": 3_000, "rescale_values": False}),
+    ],
+)
+def test_samples_have_each_game_as_often_as_it_has_steps(
+    architecture: str, options: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Rewards of one game are 1000 times those of the other."""
+    counts, draw = np.zeros(2), ReplayStore.draw
+
+    def counted(store: ReplayStore, count: int, rng: torch.Generator) -> Drawn:
+        drawn = draw(store, count, rng)
+        batch = np.bincount(games_of(store.spec, drawn.data.obs[0].numpy()), minlength=2)
+        assert abs(batch - count * np.array([2, 1]) / 3).max() < 1
+        counts[:] += batch
+        return drawn
+
+    monkeypatch.setattr(ReplayStore, "draw", counted)
+    options = {"num_envs": 3, "batch_size": 16, "learning_starts": 200, "steps": 1_500, "threads": 1, **options}
+    env = "some_games:Small:2,some_games:Large"
+    gossamer.train(architecture, env=env, run_dir=tmp_path / "run", log="none", **options)  # type: ignore[arg-type]
+    assert counts.sum() > 500
