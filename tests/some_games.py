@@ -82,3 +82,6 @@ class Masked(Plain):
 
     def step(self, action: Any) -> Any:
         return *super().step(action)[:-1], self.mask
+
+
+Small2 = Small  # another name of it

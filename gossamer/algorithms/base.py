@@ -336,6 +336,7 @@ class Scaling:
     """Divides values, targets and advantages of a rollout by the deviation of returns."""
 
     scale: Tensor | None  # [], or [T * B] with several games; None: they stay as they are
+    first: bool = False  # whether this rollout is the first one, which has set the units of the network's values
 
     def __call__(self, values: Tensor, index: Tensor | None = None) -> Tensor:
         """Of values [T * B], or those of the steps `index` [N] of the flattened rollout."""
@@ -348,7 +349,8 @@ def return_scaling(model: nn.Module, batch: Trajectory, target: Tensor) -> Scali
     """The scaling of a rollout, for a network that may normalise returns. `target`: the rollout's returns [T, B]."""
     if not isinstance(model, Normalizing):
         return Scaling(None)
-    return Scaling(model.return_scale(batch.obs[:-1].flatten(0, 1), target.flatten()))
+    begun = model.begun
+    return Scaling(model.return_scale(batch.obs[:-1].flatten(0, 1), target.flatten()), first=not begun)
 
 
 def observe(model: nn.Module, batch: Trajectory, target: Tensor) -> None:

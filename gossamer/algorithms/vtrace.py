@@ -50,6 +50,8 @@ class VTrace(PolicyGradient):
         log_prob = policy.log_prob(action).detach().view_as(batch.behaviour)
         trace = corrected(self, batch, reward, value.detach(), log_prob)
         scaled = return_scaling(model, batch, trace.target)
+        if scaled.first:  # the first rollout has set the units of the network's values
+            policy, value = evaluate_to_end(model, batch)
         yield a2c(
             policy,
             scaled(value[:-1].flatten()),

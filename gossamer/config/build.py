@@ -213,6 +213,11 @@ def check_workers(config: Config, wired: Program) -> None:
     for each in [share.env for share in env.shares] if isinstance(env, Games) else [env]:
         if isinstance(each, Custom) and each.is_vector:
             each.check_vector(workers)
+        elif isinstance(env, Games) and isinstance(each, Gym | Custom) and 1 < workers < 2 * len(env.shares):
+            raise UserError(
+                f"--env-workers {workers}: has no effect, as {len(env.shares)} games have equal parts of them; use "
+                f"{2 * len(env.shares)} or more"
+            )
     for count in [envs.of_group(parts) for envs in acting(wired)]:
         if isinstance(env, Gym | Custom) and count % max(1, workers):
             of = "each actor" if parts == 1 else "each group of --alternating"

@@ -15,7 +15,7 @@ from gossamer.program import Program
 from gossamer.system.errors import UserError
 from gossamer.system.options import declared
 
-TRIED = 256  # numbers of environments above the first one; beyond the shares' multiples of any architecture's workers
+TRIED = 256  # multiples of the shares; beyond those of any architecture's workers
 
 
 def check_games(config: Config, wired: Program) -> None:
@@ -28,7 +28,8 @@ def check_games(config: Config, wired: Program) -> None:
     enough = None
     if "num_envs" in declared(type(config.architecture)):
         part: Any = config.architecture
-        enough = fitting(lambda n: replace(config, architecture=replace(part, num_envs=n)), part.num_envs)
+        changed = lambda number: replace(config, architecture=replace(part, num_envs=number))  # noqa: E731
+        enough = fitting(changed, part.num_envs, games.period)
     advice = f"use --num-envs {enough}" if enough else f"give each a multiple of {games.period}"
     raise UserError(
         f"--env {games.name}: {of} has {each} environments, no multiple of {games.period}, the sum of the games' "
@@ -36,10 +37,10 @@ def check_games(config: Config, wired: Program) -> None:
     )
 
 
-def fitting(changed: Callable[[int], Config], least: int) -> int | None:
+def fitting(changed: Callable[[int], Config], least: int, period: int) -> int | None:
     """The first number of environments from `least` on with which each game has its share; None if there is none
-    nearby."""
-    for number in islice(count(least), TRIED):
+    nearby. `period`: the sum of the shares, of which it is a multiple."""
+    for number in islice(count(-(-least // period) * period, period), TRIED):
         try:
             config = changed(number)
             games = environment(config)

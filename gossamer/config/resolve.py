@@ -196,7 +196,7 @@ class Composition:
             changed = self._layered({**self._without_sizes, "num_envs": num_envs})
             return build(self.kinds, changed, env=self.choices.env, preset=self.choices.preset)
 
-        return {"num_envs": fitting(config, values["num_envs"]) or values["num_envs"]}
+        return {"num_envs": fitting(config, values["num_envs"], self.env.period) or values["num_envs"]}
 
     def _layered(self, user: Mapping[str, Any]) -> dict[str, Any]:
         """Defaults, then layers, then these options of the user."""
@@ -222,7 +222,8 @@ class Composition:
         """The complete configuration, with checked values."""
         values = self.values()
         if isinstance(self.env, Games) and "num_envs" in values.keys() - self.choices.options.keys():
-            values = self.values({"num_envs": fitting(self._with_envs, values["num_envs"]) or values["num_envs"]})
+            enough = fitting(self._with_envs, values["num_envs"], self.env.period)
+            values = self.values({"num_envs": enough or values["num_envs"]})
         self._check_effects(values)
         made = build(self.kinds, values, env=self.choices.env, preset=self.choices.preset)
         check_together(made, self.env)

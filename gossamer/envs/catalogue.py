@@ -44,9 +44,10 @@ def resolve(name: str, *, preset: str | AtariPreset = "paac") -> EnvFactory:
     for toy in TOYS:
         if name == toy.name:
             return toy
+    module, _, share = name.rpartition(":")
+    if module and NUMBER.fullmatch(share):
+        raise UserError(f"--env {name}: one game has no share; leave :{share} out, or add games after a comma")
     module, _, member = name.partition(":")
-    if module and NUMBER.fullmatch(member):
-        raise UserError(f"--env {name}: one game has no share; leave :{member} out, or add games after a comma")
     if module and member.isidentifier():
         custom = Custom(name)
         custom.load()

@@ -86,12 +86,13 @@ class Games:
         return threads_of(self.shares[0].env, sharing) if all(natives) else 0
 
     def make(self, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
-        """See `EnvFactory.make`. Each game gets an equal part of the `workers`, at least one. Raises `UnsupportedSpace`
-        if one network cannot play the games."""
+        """See `EnvFactory.make`. Each game that is played gets an equal part of the `workers`, at least one. Raises
+        `UnsupportedSpace` if one network cannot play the games."""
         check_counts(num_envs, workers)
         counts = self.counts(num_envs)
         native = self.threads(1) > 0
-        each = max(1, -(-(workers or cores()) // len(self.shares))) if native else workers // len(self.shares)
+        played = sum(count > 0 for count in counts)
+        each = max(1, -(-(workers or cores()) // played)) if native else workers // played
         with ExitStack() as stack:
             made, specs = list[tuple[int, VectorEnv]](), list[Spec]()
             for game, (share, count) in enumerate(zip(self.shares, counts, strict=True)):

@@ -124,6 +124,10 @@ class Normalizing(Protocol):
     def observes(self) -> bool:
         """Whether `observe` has an effect."""
 
+    @property
+    def begun(self) -> bool:
+        """Whether values have their units: the first rollout has set them, or returns are not normalised."""
+
     def observe(self, obs: Tensor, returns: Tensor) -> None:
         """Include a rollout's observations [N, *O] and returns [N] in the running statistics."""
 

@@ -90,6 +90,11 @@ class ActorCritic(Body):
             features = outputs.squeeze(0)
         return *self._heads(features, prepared), state
 
+    @property
+    def begun(self) -> bool:
+        """See `Normalizing`."""
+        return not isinstance(self.value, ValueHead) or self.value.begun
+
     def return_scale(self, obs: Tensor, returns: Tensor) -> Tensor | None:
         """See `Normalizing`."""
         if not isinstance(self.value, ValueHead):

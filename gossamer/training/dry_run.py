@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -36,7 +37,7 @@ from gossamer.policy import build
 from gossamer.program import Program
 from gossamer.spaces.observations import GAME
 from gossamer.storage.checkpoint import Store
-from gossamer.storage.contents import CHECKPOINTS, CONFIG, is_run
+from gossamer.storage.contents import CHECKPOINTS, CONFIG, SPEC, is_run
 from gossamer.system.errors import UserError
 from gossamer.training.evaluator import check_protocol
 from gossamer.training.sinks.choice import chosen
@@ -113,8 +114,26 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, s
             ) from error
         check_shared(config, wired)
         check_server(config, wired, model)
+        interface = describe(environment(config), env)
+        if config.run.init_from is not None and saved is None:
+            _check_same_games(Path(config.run.init_from), interface)
         _check_network(config, model, saved)
-        return describe(environment(config), env)
+        return interface
+
+
+def _check_same_games(source: Path, interface: Interface) -> None:
+    """Raise `UserError` if the run that this one starts from has other games: values, their statistics and actions are
+    those of a game's number."""
+    try:
+        before = Interface.from_dict(json.loads((source / SPEC).read_text()))
+    except (OSError, KeyError, TypeError, ValueError):  # of an earlier version, which had one game
+        return
+    there, here = [[game.name for game in each.games] or [each.name] for each in (before, interface)]
+    if there != here and (before.games or interface.games):
+        raise UserError(
+            f"--init-from {source}: its values and actions are those of {','.join(there)}; --env must name the same "
+            "games in the same order"
+        )
 
 
 def _parameters(source: Path) -> Tree:

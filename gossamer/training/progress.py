@@ -6,7 +6,7 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -235,10 +235,14 @@ class Progress:
 
     def own_metrics(self) -> dict[str, float]:
         """Metrics of the user's own. `episode/NAME`: the mean of what environments say of their episodes
-        (`envs.metrics`), over those of the last 100 that have it. `own/NAME`: what callbacks have recorded."""
+        (`envs.metrics`), over those of the last 100 that have it; of several games the mean of theirs, and
+        `episode/NAME/GAME` each. `own/NAME`: what callbacks have recorded."""
         with self._lock:
-            told = [e.metrics for e in self.recent if e.metrics]
-            return {**{f"{OF_EPISODES}{name}": mean for name, mean in means(told).items()}, **self.own}
+            told = {game: means([e.metrics for e in each if e.metrics]) for game, each in self.recent.by_game.items()}
+            found = {f"{OF_EPISODES}{name}": mean for name, mean in means(list(told.values())).items()}
+            several = {game: of for game, of in told.items() if game}
+            found |= {f"{OF_EPISODES}{name}/{game}": mean for game, of in several.items() for name, mean in of.items()}
+            return {**found, **self.own}
 
     def record(self, name: str, value: float) -> None:
         """Add a number to the rows from now on."""
@@ -278,9 +282,10 @@ class Progress:
         self.uncounted = known - self.steps
         return max(0, before - self.steps)
 
-    def recount(self, episodes: int) -> None:
-        """Uncount episodes that are not on record: so many are. The others ended within steps that were given back."""
-        self.recent.drop(self.episodes - episodes)
+    def recount(self, episodes: int, after: Sequence[str] = ()) -> None:
+        """Uncount episodes that are not on record: so many are. The others ended within steps that were given back.
+        `after`: the games of those that were on record after them."""
+        self.recent.drop(self.episodes - episodes, after)
         self.episodes = episodes
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

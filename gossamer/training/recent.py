@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -26,17 +26,23 @@ class Recent:
             game = episode.env if self._several else ""
             self._games.setdefault(game, deque(maxlen=RECENT)).append(episode)
 
-    def drop(self, number: int) -> None:
-        """Remove this number of the last episodes, or all; of several games an equal part of each."""
-        for episodes in self._games.values():
-            for _ in range(min(-(-number // len(self._games)), len(episodes))):
-                episodes.pop()
+    def drop(self, number: int, games: Sequence[str] = ()) -> None:
+        """Remove this number of the last episodes, or all. `games`: of these episodes and perhaps later ones, in order;
+        of several games only theirs are removed."""
+        for game in [*games[:number]] if self._several else [""] * number:
+            if self._games.get(game):
+                self._games[game].pop()
 
     def __iter__(self) -> Iterator[Episode]:
         return chain.from_iterable(self._games.values())
 
     def __len__(self) -> int:
         return sum(map(len, self._games.values()))
+
+    @property
+    def by_game(self) -> Mapping[str, Sequence[Episode]]:
+        """The episodes of each of several games; of one game by an empty name."""
+        return self._games
 
     @property
     def full(self) -> bool:

@@ -34,11 +34,13 @@ class Recorder:
     ) -> None:
         """`keep_until`: rows of later steps are dropped (a resumed run does those again)."""
         self.kept: int | None = None  # episodes of a resumed run that are in their file; None where there was none
+        self.dropped = list[str]()  # the environments of those that were in it after them
         if keep_until is not None:
             for name in (METRICS, EVALUATIONS):
                 _keep(directory / name, lambda line: _row_until(line, keep_until))
-            lines = _keep(directory / EPISODES, lambda line: _episode_until(line, keep_until))
+            lines, dropped = _keep(directory / EPISODES, lambda line: _episode_until(line, keep_until))
             self.kept = lines - 1 if lines else None  # the first one names the columns
+            self.dropped = [cells[COLUMNS.index("environment")] for cells in dropped if len(cells) == len(COLUMNS)]
         self._status, self._gossip = directory / STATUS, directory / GOSSIP
         self._file = open(directory / METRICS, "a", buffering=1)  # noqa: SIM115  closed by close()
         self._episodes = open(directory / EPISODES, "a", newline="")  # noqa: SIM115
@@ -105,15 +107,15 @@ class Recorder:
         return self._sinks.failures
 
 
-def _keep(path: Path, wanted: Callable[[str], bool]) -> int:
-    """Keep only the wanted lines of a file, without one that was cut off; their number. Written beside and renamed, so
-    that a full disk loses none."""
+def _keep(path: Path, wanted: Callable[[str], bool]) -> tuple[int, list[list[str]]]:
+    """Keep only the wanted lines of a file, without one that was cut off. Returns their number, and the cells of the
+    others. Written beside and renamed, so that a full disk loses none."""
     if not path.exists():
-        return 0
+        return 0, []
     whole = [line for line in path.read_text(errors="replace").splitlines(keepends=True) if line.endswith("\n")]
     kept = [line for line in whole if wanted(line.rstrip("\n"))]
     atomic_write(path, "".join(kept))
-    return len(kept)
+    return len(kept), list(csv.reader(line for line in whole if not wanted(line.rstrip("\n"))))
 
 
 def _row_until(line: str, steps: int) -> bool:

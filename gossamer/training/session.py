@@ -111,7 +111,7 @@ class Session:
         self.callbacks = Callbacks(callbacks, self.log)
         self.recorder = Recorder(self.directory, self.sinks, self.callbacks, keep_until=self.done if saved else None)
         if self.recorder.kept is not None:
-            progress.recount(self.recorder.kept)
+            progress.recount(self.recorder.kept, self.recorder.dropped)
         store = Store(self.directory / CHECKPOINTS, config.run.keep, lock.check)
         self.evaluator = evaluator(config, self.directory, store, progress, self._evaluation_failed)
         self.checkpoints = Checkpoints(

@@ -973,3 +973,7 @@ def test_an_option_of_an_architecture_without_effect_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=f"^{re.escape(told)}$"):
         configure(architecture, env="catch", **options)
+
+
+def test_the_number_of_environments_is_raised_to_a_multiple_of_large_shares() -> None:
+    assert flat(configure("paac", env="counter:700,recall:299"))["num_envs"] == 999

@@ -203,6 +203,7 @@ def test_named_sets(name: str) -> None:
         ("counter:1.5,recall", "the share of counter must be an integer from 1 to 1000"),
         ("recall,counter:20000", "the share of counter must be an integer from 1 to 1000"),
         ("counter:2", "one game has no share; leave :2 out, or add games after a comma"),
+        ("some_games:Small:2", "one game has no share; leave :2 out, or add games after a comma"),
         ("counter,", "a name is missing beside a comma"),
     ],
 )
@@ -268,3 +269,20 @@ def test_ids_with_a_preprocessing_of_their_own_are_refused_among_several() -> No
         UserError, match=r"--env pong,ALE/Breakout-v5: ids of ALE have a preprocessing of their own; use"
     ):
         configure("paac", env="pong,ALE/Breakout-v5")
+
+
+@pytest.mark.parametrize(("only", "expected"), [(None, [2, 2]), (1, [4])])
+def test_workers_are_divided_among_the_games_that_are_played(
+    only: int | None, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[int]()
+
+    def make(env: Custom, num_envs: int, *, workers: int = 0, render: bool = False) -> VectorEnv:
+        if num_envs > 1:
+            asked.append(workers)
+        return made(env, num_envs)
+
+    made = Custom.make
+    monkeypatch.setattr(Custom, "make", make)
+    (LIGHTS if only is None else LIGHTS.alone(only)).make(8, workers=4).close()
+    assert asked == expected

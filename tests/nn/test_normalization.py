@@ -7,7 +7,7 @@ import torch
 from some_parts import a_network, a_task, a_trajectory
 from torch.testing import assert_close
 
-from gossamer.algorithms import A2C, PPO, Algorithm
+from gossamer.algorithms import A2C, PPO, Algorithm, VTrace
 from gossamer.algorithms.base import observe
 from gossamer.envs.toy import Counter
 from gossamer.exchange import AloneLink
@@ -80,14 +80,16 @@ def test_statistics_change_after_the_last_update_of_a_rollout(algorithm: Algorit
     assert_close(moments.mean.data, batch.obs[:-1].flatten(0, 1).mean(0))
 
 
-def test_the_first_rollout_is_learned_in_the_units_that_it_sets() -> None:
-    task = a_task(Counter(), A2C(), normalize_returns=True)
+@pytest.mark.parametrize("algorithm", [A2C(), VTrace(gamma=0.0)], ids=["a2c", "vtrace"])
+def test_the_first_rollout_is_learned_in_the_units_that_it_sets(algorithm: Algorithm) -> None:
+    task = a_task(Counter(), algorithm, normalize_returns=True)
     spec = task.env.make(1).spec
     learner, batch = Learner(task, spec), a_trajectory(spec, 4, 3)
     head = learner.model.value
     assert isinstance(head, ValueHead)
     torch.nn.init.zeros_(head.linear.weight), torch.nn.init.zeros_(head.linear.bias)
-    (loss,) = A2C().losses(learner.model, batch, learner.rng)
+    batch.reward.add_(1000)  # far from what the network says before it has units
+    (loss,) = algorithm.losses(learner.model, batch, learner.rng)
     assert loss.parts["value_loss"].item() == pytest.approx(1, rel=1e-3)  # all values are the mean of the returns
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gossamer.task import Episode
-from gossamer.training.progress import of_games
+from gossamer.training.progress import Progress, of_games
 from gossamer.training.recent import Recent
 
 
@@ -23,8 +23,29 @@ def test_the_mean_return_of_several_games_is_the_mean_of_theirs() -> None:
     again = Recent(games=2)
     again.load(recent.to_list())
     assert (again.returns, len(again)) == (recent.returns, 102)
-    recent.drop(2)  # one of each
-    assert recent.returns == {"short": 1.0, "long": 5.0}
+    recent.drop(2, ["long", "short", "long"])  # the third one is later than these
+    assert (recent.returns, len(recent)) == ({"short": 1.0, "long": 5.0}, 100)
+    recent.drop(3, ["long", "long", "long"])
+    assert (recent.returns, len(recent)) == ({"short": 1.0}, 99)
+
+
+def test_the_last_episodes_of_one_game_are_dropped() -> None:
+    recent = Recent()
+    recent.extend(episodes("pong", [1.0, 2.0, 3.0]))
+    recent.drop(2, ["pong"])
+    assert [each.score for each in recent] == [1.0]
+    recent.drop(5)
+    assert not len(recent)
+
+
+def test_metrics_of_several_games_are_means_of_theirs() -> None:
+    progress = Progress(1_000, 1, games=2)
+    progress.recent.extend(Episode(1.0, 10, "short", metrics={"won": 1.0}) for _ in range(30))
+    progress.recent.extend([Episode(1.0, 10, "long", metrics={"won": 0.0, "depth": 3.0})])
+    assert progress.own_metrics() == {
+        "episode/won": 0.5, "episode/won/short": 1.0, "episode/won/long": 0.0,
+        "episode/depth": 3.0, "episode/depth/long": 3.0,
+    }  # fmt: skip
 
 
 def test_there_is_no_mean_before_an_episode_of_each_game() -> None:

@@ -299,7 +299,7 @@ def test_a_resumed_run_says_what_the_learning_rate_is(tmp_path: Path, capfd: pyt
     assert capfd.readouterr().err.splitlines()[0] == told
     log = (run.directory / "run.log").read_text().splitlines()
     asked = next(place for place, line in enumerate(log) if "gossamer.resume(" in line)
-    assert log[asked].endswith(f"gossamer.resume({run.directory!r}, steps=80)")
+    assert log[asked].endswith(f"gossamer.resume({str(run.directory)!r}, steps=80)")
     assert "resumed at step 40" in log[asked + 1]
     assert log[asked + 2].endswith(told)
 

@@ -275,6 +275,7 @@ def test_action_values_of_games_with_different_rewards_need_a_scale_of_their_own
         (["--env", TWO, "--num-envs", "16"], "no multiple of 3, the sum of the games' shares; use --num-envs 18"),
         (["--env", "counter,counter"], "counter is there twice"),
         (["--env", "counter", "--observe-game"], "has no effect, as counter is one game"),
+        (["--env", LIGHTS, "--num-envs", "8", "--env-workers", "2"], "--env-workers 2: has no effect, as 2 games have"),
         (["--env", TWO, "--algorithm", "dqn", "--normalize-returns"], "has no effect with --algorithm dqn"),
     ],
 )
@@ -287,3 +288,11 @@ def test_bad_input_is_one_line(
     assert error.count("\n") == 1
     assert told in error
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_starts_from_parameters_of_the_same_games_in_the_same_order(run: Path, tmp_path: Path) -> None:
+    trained(tmp_path / "same", env=LIGHTS, init_from=str(run))
+    for env in (",".join(reversed(LIGHTS.split(","))), "some_games:Small,some_games:Small2"):
+        with pytest.raises(UserError, match=rf"its values and actions are those of {LIGHTS}; --env must name"):
+            trained(tmp_path / "other", env=env, init_from=str(run))
+    assert not (tmp_path / "other").exists()
