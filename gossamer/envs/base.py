@@ -167,6 +167,15 @@ def places(env: EnvFactory, num_envs: int) -> list[int]:
 
 
 @runtime_checkable
+class Forgetful(Protocol):
+    """Environments that may have running statistics of their own."""
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The names of wrappers with running statistics, which no checkpoint has."""
+
+
+@runtime_checkable
 class Threaded(Protocol):
     """Factories of environments that are stepped by native threads, without the GIL."""
 

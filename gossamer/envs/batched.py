@@ -23,7 +23,7 @@ from gossamer.envs.base import Pair, Spaces, env_seeds
 from gossamer.envs.leaves import InvalidObservation
 from gossamer.envs.masks import has_mask, mask_for
 from gossamer.envs.metrics import METRICS, SUCCESS, metrics_of
-from gossamer.envs.single import RESET, STEP, EnvSource, fail, kind, raise_for_user
+from gossamer.envs.single import LARGEST_REWARD, RESET, STEP, EnvSource, fail, kind, raise_for_user
 from gossamer.envs.spaces import adapt
 from gossamer.spaces.observations import MASK
 from gossamer.system.errors import UserError
@@ -188,9 +188,9 @@ class Batched:
         array = np.asarray(reward)
         if array.shape != (self.num_envs,) or array.dtype.kind not in "biuf":
             self._fail(f"{STEP}; the rewards must be {self.num_envs} numbers, not {kind(reward)}")
-        if not np.isfinite(array).all():
-            index = int(np.flatnonzero(~np.isfinite(array))[0])
-            self._fail(f"{STEP}; the reward must be finite, not {array[index]}", index=index)
+        if not (fits := abs(array) <= LARGEST_REWARD).all():
+            index = int(np.flatnonzero(~fits)[0])
+            self._fail(f"{STEP}; the reward must be finite in float32, not {array[index]}", index=index)
         return array.astype(np.float32)
 
     def _flags(self, name: str, value: Any) -> Array:

@@ -74,7 +74,7 @@ class Gym:
         spec, given = find_spec(self.id), dict(self.kwargs)
         if given and spec.entry_point is not None:
             creator: Any = spec.entry_point
-            with suppress(Exception):  # told when it is made
+            with suppress(Exception, SystemExit):  # told when it is made
                 creator = load_env_creator(creator) if isinstance(creator, str) else creator
             if not isinstance(creator, str):
                 check_names(self.name, creator, given, OF_MAKE)

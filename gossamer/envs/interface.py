@@ -27,6 +27,7 @@ from gossamer.spaces import Bounds, Spec
 from gossamer.system.errors import UserError
 
 FORMAT, WITH_GAMES = 1, 2
+WIDE, NARROW, AWAY = 10.0, 0.2, 0.5  # bounds of actions that a normal distribution hardly finds
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,21 @@ class Interface:
         history = 1 if self.preset is None else self.preset.stack
         names, frames = self.action_names, self.frames_per_step
         return replace(made, spec=replace(made.spec, frames_per_step=frames, history=history, action_names=names))
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What a user should know of it."""
+        for part in self.left_out:
+            yield f'{self.name}: the part "{part}" of the observation is left out: it is text'
+        space = self.action_space
+        if isinstance(space, Box) and self.bounds == "clip" and space.is_bounded():
+            low, high = space.low, space.high
+            if (far := (high - low > WIDE) | (high - low < NARROW) | (low > AWAY) | (high < -AWAY)).any():
+                first = tuple(np.argwhere(far)[0])
+                yield (
+                    f"{self.name}: actions are from {low[first]:g} to {high[first]:g}, and first ones are drawn around "
+                    "0 with deviation 1; --action-bounds squash fits them to their bounds"
+                )
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class Numbers:
         if array.dtype != FLOATS:
             if array.dtype.kind not in "biuf":
                 raise InvalidObservation(f"of {array.dtype}; its observation_space has numbers")
-            with np.errstate(over="ignore"):  # float32 overflow gives infinity, which is refused
+            with np.errstate(over="ignore", under="ignore"):  # float32 overflow gives infinity, which is refused
                 array = array.astype(FLOATS)
         if not _finite(array):
             bad = tuple(np.argwhere(~np.isfinite(array))[0].tolist())

@@ -47,6 +47,11 @@ class Local:
         for i in range(num_envs):
             self._check_spaces(i)
 
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """See `Forgetful`."""
+        return self._envs[0].statistics
+
     def reset(self, seed: int) -> Array:
         return self.reset_each(env_seeds(seed, self.num_envs))
 

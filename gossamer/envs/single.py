@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, Never, TypeAlias
 
 import numpy as np
+from gymnasium import Wrapper
 from gymnasium.error import DependencyNotInstalled
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward, OrderEnforcing, PassiveEnvChecker
 
 from gossamer.data import Array, Tree
 from gossamer.envs.base import Resumable, not_installed
@@ -30,6 +31,7 @@ OnError: TypeAlias = Literal["fail", "restart"]
 RESET = "reset() must return (observation, info)"
 SEEDED = "reset() must take a seed: def reset(self, *, seed=None, options=None), with super().reset(seed=seed) first"
 OLD_STEP = "; done of Gym before 0.26 is terminated, or truncated where a time limit ends the episode"
+LARGEST_REWARD = float(np.finfo(np.float32).max)
 STEP = "step() must return (observation, reward, terminated, truncated, info)"
 
 
@@ -103,9 +105,19 @@ class Single:
         return picture
 
     def close(self) -> None:
-        """Close the environment. Its errors are ignored, since it is no longer needed."""
-        with suppress(Exception):
+        """Close the environment. Its errors are ignored, since it is no longer needed, and that it ends the process, as
+        those that call `quit()` beside `pygame.quit()`."""
+        with suppress(Exception, SystemExit):
             self.env.close()
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The names of its wrappers with running statistics, which no checkpoint has."""
+        found, env = list[str](), self.env
+        while isinstance(env, Wrapper):
+            found += [type(env).__name__] * isinstance(env, NormalizeObservation | NormalizeReward)
+            env = env.env
+        return tuple(found)
 
     @property
     def saveable(self) -> bool:
@@ -148,9 +160,12 @@ class Single:
             if array.size != 1 or array.dtype.kind not in "biuf":
                 self._fail(f"{STEP}; the reward must be a number, not {kind(reward)}")
             reward = array.item()
-        number = float(reward)
-        if not math.isfinite(number):
-            self._fail(f"{STEP}; the reward must be finite, not {number}")
+        try:
+            number = float(reward)
+        except OverflowError:
+            number = math.inf
+        if not abs(number) <= LARGEST_REWARD:
+            self._fail(f"{STEP}; the reward must be finite in float32, not {number}")
         return number
 
     def _flag(self, name: str, value: Any) -> bool:

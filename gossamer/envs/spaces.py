@@ -133,6 +133,8 @@ def _spec(observations: Node, mask: Mask | None, actions: spaces.Space) -> Spec:
 
 def _actions(name: str, space: Space[Any], bounds: Bounds) -> tuple[Any, spaces.Space]:
     """Return the first action and our action space."""
+    if 0 in (space.shape or ()):
+        raise UnsupportedSpace(f"{name}: actions of {space} are not supported: they are empty")
     if isinstance(space, Discrete):
         return int(space.start), spaces.Discrete(int(space.n))
     if isinstance(space, MultiDiscrete):

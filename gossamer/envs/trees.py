@@ -161,6 +161,8 @@ def _entries(space: Any) -> int:
 
 def _kind(space: Any, name: str) -> LeafKind:
     """Return the conversion of a space that is neither Dict nor Tuple."""
+    if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary) and 0 in space.shape:
+        raise Unconvertible(f"observations{_quoted(name)} of {space} are not supported: they are empty; leave them out")
     if isinstance(space, spaces.Box):
         return _box(space)
     if isinstance(space, spaces.Discrete):

@@ -55,11 +55,13 @@ class Graph(nn.Module):
 
     start: Tensor  # the first action: [], or [*A]
 
-    def __init__(self, model: nn.Module, start: Any) -> None:
-        """`start`: the first action, of `Adapter`."""
+    def __init__(self, model: nn.Module, start: Any, shape: tuple[int, ...] | None = None) -> None:
+        """`start`: the first action, of `Adapter`; `shape`: of the environment's actions, None for that of the
+        network's."""
         super().__init__()
         assert isinstance(model, Stepping), "see `graph_of`"
         self.model, self.actions = model, model.actions
+        self.shape = self.actions.shape if shape is None else shape
         self.parts = tuple(part.name for part in model.spec.parts) if model.spec.layout else ()
         self.memory = tuple(model.initial_state(1))
         self.register_buffer("start", torch.as_tensor(start))
@@ -82,10 +84,13 @@ class Graph(nn.Module):
         begins = given[count] if self.memory else torch.zeros(())
         state = dict(zip(self.memory, given[count + 1 :], strict=True))
         policy, value, after = self.model.step(obs, state, begins)
-        return policy.parameters, value, self._to_env(policy.mode()), *after.values()
+        action = self._to_env(policy.mode())
+        if self.shape != self.actions.shape:
+            action = action.reshape(-1, *self.shape)
+        return policy.parameters, value, action, *after.values()
 
     def _to_env(self, action: Tensor) -> Tensor:
-        """`Adapter.action` in torch; actions keep the network's shape [B, *A]."""
+        """`Adapter.action` in torch, in the network's shape [B, *A]."""
         match self.actions:
             case Box(low, high, "squash"):
                 lowest, highest = torch.tensor(low), torch.tensor(high)
@@ -167,7 +172,9 @@ def graph_of(snapshot: Snapshot) -> Graph:
         kinds = "an ActorCritic, a QNetwork, or another network with `step`"
         raise UserError(f"--onnx: only {kinds} can be written, and the network is a {type(model).__name__}")
     interface = snapshot.description.interface
-    return Graph(model, 0 if interface.games else interface.adapter.start).eval()  # of games: numbers of their union
+    if interface.games:
+        return Graph(model, 0).eval()  # numbers of the games' union
+    return Graph(model, interface.adapter.start, interface.action_space.shape).eval()
 
 
 def examples(graph: Graph, count: int = 2) -> Iterator[Tensor]:

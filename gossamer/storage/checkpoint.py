@@ -26,6 +26,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from gossamer.data import Tree
+from gossamer.storage.contents import SAVED
 from gossamer.storage.files import atomic_write, sync, temporary, to_json
 from gossamer.storage.tree import flatten, non_finite, unflatten
 from gossamer.system.errors import DamagedCheckpoint, NewerCheckpoint, NonFiniteParameter, UserError
@@ -161,7 +162,7 @@ class Store:
     def all(self) -> list[Checkpoint]:
         """Whole checkpoints, oldest first. One with a damaged manifest is listed too, so that loading it says so."""
         found = []
-        for path in sorted(self.directory.glob("step_" + 12 * "[0-9]")):
+        for path in sorted(self.directory.glob(SAVED)):
             try:
                 manifest = _manifest(path)
                 found.append(Checkpoint(path, int(manifest["steps"]), manifest["score"]))

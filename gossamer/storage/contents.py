@@ -21,6 +21,7 @@ METRICS, EPISODES, LOG = "metrics.jsonl", "episodes.csv", "run.log"
 FILM, HOSTS, SPEC = "video.mp4", "hosts.json", "spec.json"
 SINKS, EVALUATIONS, STATUS = "sinks.json", "evaluations.jsonl", "status.json"
 TENSORBOARD, CHECKPOINTS = "tensorboard", "checkpoints"
+SAVED = "step_" + 12 * "[0-9]"  # the folders of checkpoints
 
 _OURS = (
     *(CONFIG, SPEC, RESULT, EARLIER, GOSSIP, PICTURE, METRICS, EPISODES, EVALUATIONS),
@@ -79,6 +80,11 @@ def is_empty(directory: Path) -> bool:
     """Whether nothing is there but a lock and temporary files."""
     found = survey(directory)
     return not found.others and not found.folders and all(path.name.startswith(".") for path in found.files)
+
+
+def newest(directory: Path) -> int:
+    """The step of a run's newest checkpoint, by its name; 0 if there is none."""
+    return max((int(path.name.removeprefix("step_")) for path in (directory / CHECKPOINTS).glob(SAVED)), default=0)
 
 
 def is_run(directory: Path) -> bool:

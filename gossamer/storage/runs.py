@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gossamer.config.config import Config
-from gossamer.storage.contents import EPISODES, EVALUATIONS, METRICS, RESULT
+from gossamer.storage.contents import EPISODES, EVALUATIONS, METRICS, RESULT, newest
 from gossamer.storage.directory import load_config
 from gossamer.storage.lock import is_held
 from gossamer.system.errors import UserError
@@ -117,10 +117,11 @@ class RunRecord:
 
     @property
     def steps(self) -> int:
-        """Environment steps acted so far."""
+        """Environment steps acted so far, as far as its files say: a run that failed has a checkpoint after its last
+        row."""
         if self.result is not None:
             return int(self.result["steps"])
-        return int(self.last_row.get("steps", 0))
+        return max(int(self.last_row.get("steps", 0)), newest(self.directory))
 
     @property
     def mean_return(self) -> float | None:

@@ -146,7 +146,7 @@ class Session:
         if why_no_gpu:
             self.observer.note(why_no_gpu)
         self.began = "resumed" if saved else "started"
-        self._left_out = interface.left_out
+        self._notes = tuple(interface.notes)
 
     def run(self, launch: Launcher) -> Run:
         """Train until the end. Raises what the program raised, after a checkpoint of what had been learned."""
@@ -171,8 +171,8 @@ class Session:
             self.observer.note(rates(self.config, self.done))
         if told := unscaled(self.config):
             self.observer.note(told)
-        for part in self._left_out:
-            self.observer.note(f'{self.config.env.name}: the part "{part}" of the observation is left out: it is text')
+        for told in self._notes:
+            self.observer.note(told)
         info = run_info(self.directory, self.config)
         self.sinks.start(info)
         self.evaluator.take_up()

@@ -165,6 +165,7 @@ class Learner:
         work = partial(self._stepped if whole else self._computed, self._scheduled(algorithm))
         return self.recorded(batch, partial(self._computed, algorithm), work, f"whole: {whole}")
 
+    @torch.enable_grad()  # an environment of this thread may have turned it off
     def _computed(self, algorithm: Algorithm, batch: Trajectory) -> Iterator[Pass]:
         """Compute losses and gradients."""
         for each in algorithm.losses(self.model, batch, self.rng):

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
 
 class Walk(gymnasium.Env):
@@ -143,6 +143,8 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "no reward": lambda answer: (answer[0], None, *answer[2:]),
     "two rewards": lambda answer: (answer[0], np.zeros(2), *answer[2:]),
     "a reward that is no number": lambda answer: (answer[0], float("nan"), *answer[2:]),
+    "a reward beyond float32": lambda answer: (answer[0], 1e39, *answer[2:]),
+    "a reward beyond float64": lambda answer: (answer[0], 10**400, *answer[2:]),
     "no flag": lambda answer: (*answer[:2], None, *answer[3:]),
     "a dict": lambda answer: (*answer[:3], {}, {}),
 }
@@ -222,6 +224,18 @@ def stacked() -> Picture:
 def words() -> Picture:
     env = Picture()
     env.observation_space = Text(5)
+    return env
+
+
+def nothing_seen() -> Picture:
+    env = Picture()
+    env.observation_space = Dict({"a": Box(-1, 1, (0,)), "b": Discrete(2)})
+    return env
+
+
+def nothing_done() -> Picture:
+    env = Picture()
+    env.action_space = MultiDiscrete(np.zeros(0, np.int64))
     return env
 
 

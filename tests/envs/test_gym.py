@@ -118,6 +118,11 @@ def test_stacked_and_grey_pictures_keep_their_order() -> None:
     [
         ("pair_of_actions", r"some_envs:pair_of_actions: actions of Tuple\(.*MultiDiscrete.*ActionWrapper"),
         ("words", r"some_envs:words: observations of Text\(.*TransformObservation"),
+        (
+            "nothing_seen",
+            r'some_envs:nothing_seen: observations "a" of Box\(.*are not supported: they are empty',
+        ),
+        ("nothing_done", r"some_envs:nothing_done: actions of MultiDiscrete\(\[\]\) are not supported: they are empty"),
     ],
 )
 @pytest.mark.parametrize("workers", [0, 2])

@@ -119,3 +119,10 @@ def test_runs_are_found_at_any_depth(tmp_path: Path) -> None:
     assert [path.relative_to(tmp_path).as_posix() for path in search(tmp_path)] == ["a", "b/seed-1", "b/seed-2"]
     assert search(tmp_path / "a") == [tmp_path / "a"]
     assert search(tmp_path / "missing") == []
+
+
+def test_a_run_that_failed_has_the_steps_of_its_last_checkpoint(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", steps=400)
+    (run.directory / "result.json").unlink()
+    (run.directory / "metrics.jsonl").write_text("")
+    assert (RunRecord(run.directory).state, RunRecord(run.directory).steps) == ("crashed", 400)
