@@ -50,7 +50,7 @@ class Evaluation:
     max_steps: int = MAX_STEPS
     epsilon: float | None = None  # probability of a random action; None: policies that do not act by values
     metrics: dict[str, float] = field(default_factory=dict)  # means of what the environment says of its games
-    file: str | None = None  # that has the result; None if it was not to be written, or could not be
+    file: str | None = field(default=None, compare=False)  # that has it; None: not to be written, or it could not be
     games: dict[str, dict[str, Any]] | None = None  # name -> `mean_return`, `std_return`, `returns` and `cut_off`
 
     @property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from some_runs import trained
 
 from gossamer.commands.playing import Evaluate, of_games
 from gossamer.config.file import to_dict
@@ -106,3 +108,19 @@ def test_each_run_of_a_folder_is_evaluated(
     (place / "seed-3" / "config.json").unlink()
     with pytest.raises(UserError, match="none of its 1 runs could be evaluated"):
         Evaluate(tmp_path)()
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_result_that_cannot_be_written_is_printed_and_no_success(
+    folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(file: Path, content: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = trained(tmp_path / "runs" / "one", env="counter").directory
+    assert Evaluate(run, episodes=1)() == 0
+    monkeypatch.setattr(module, "write_json", full)
+    assert Evaluate(tmp_path / "runs" if folder else run, episodes=1)() == 2
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1].endswith("step_000000000080")
+    assert err.splitlines()[-1] == f"cannot write {run / 'evaluation-plain.json'}: No space left on device"

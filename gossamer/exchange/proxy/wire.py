@@ -26,8 +26,7 @@ from gossamer.exchange.gossip.messages import Hello, Message, Parcel, Pulse
 # iteration, elements, and how many of them are float32 in any format, weight, published, error, checksum (XXH3 of all
 # other bytes)
 HEADER = struct.Struct("<4sBBB????I16s8sIIQQIdddQ")
-MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 7, 1, 2
-INTEGER = np.dtype(np.uint64)
+MAGIC, VERSION, PARCEL, HELLO = b"GSMR", 6, 1, 2
 
 
 class Token(bytes):
@@ -89,7 +88,7 @@ def decode(packet: Array, token: bytes, layout: bytes | None) -> Parcel | Hello:
     exact, weight, published, error, checksum = fields[-5:]
     if _checksum(packet) != checksum:
         raise Refused("wrong checksum")
-    receivers = tuple(np.frombuffer(packet, INTEGER, count, HEADER.size).tolist())
+    receivers = tuple(np.frombuffer(packet, np.uint32, count, HEADER.size).tolist())
     if kind == HELLO:
         return Hello(sender, _pulses(receivers), theirs)
     if layout is not None and theirs != layout:
@@ -151,7 +150,7 @@ def _head(
     """`kind`: the six fields of the header from the kind on."""
     head = bytearray(_body_offset(len(receivers)))
     HEADER.pack_into(head, 0, MAGIC, VERSION, *kind, len(receivers), token, layout, *fields, 0)
-    head[HEADER.size : HEADER.size + INTEGER.itemsize * len(receivers)] = np.asarray(receivers, INTEGER).tobytes()
+    head[HEADER.size : HEADER.size + 4 * len(receivers)] = np.asarray(receivers, np.uint32).tobytes()
     return head
 
 
@@ -176,8 +175,8 @@ def _checksum(packet: Array) -> int:
     return checksum.intdigest()
 
 
-def _body_offset(integers: int) -> int:
-    return -(-(HEADER.size + INTEGER.itemsize * integers) // 64) * 64
+def _body_offset(receivers: int) -> int:
+    return -(-(HEADER.size + 4 * receivers) // 64) * 64
 
 
 def _packed(message: Message) -> list[Tensor]:
