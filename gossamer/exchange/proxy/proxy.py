@@ -18,7 +18,7 @@ from gossamer.runtime import Wait, waits
 
 UNKNOWN = bytes(8)  # layout of a host before its first member joins
 REJOIN = 60.0  # seconds that members have to start again after a restart of their host
-BACKLOG = 64  # queued `deliver` calls
+BACKLOG = 64  # queued `deliver` calls, or two of each host if that is more: all say hello at the start
 
 
 class Proxy:
@@ -40,6 +40,7 @@ class Proxy:
         """So many `members` on each of `hosts` hosts; `token`: shared secret of this run's proxies, 16 bytes;
         `newest`, `adds`: see `Mailboxes`."""
         self.host, self.token = host, token
+        self._backlog = max(BACKLOG, 2 * hosts)
         self.boxes = Mailboxes(hosts * members, newest=newest, adds=adds)
         self._members = members
         self._own = set(range(host * members, (host + 1) * members))  # this host's members that have not ended
@@ -185,10 +186,10 @@ class Proxy:
                 (early if self._layout == UNKNOWN else accepted).append(packet)
         queued = [(self._early, early), (self._arrivals, accepted)]
         for queue, each in queued:
-            if each and len(queue) < BACKLOG:
+            if each and len(queue) < self._backlog:
                 queue.append(tuple(each))
                 each.clear()
-        return f"{BACKLOG} are queued" if early or accepted else None
+        return f"{self._backlog} are queued" if early or accepted else None
 
     # Called by the watch
 

@@ -222,6 +222,13 @@ def test_more_calls_than_fit_are_to_be_made_again(joined: bool) -> None:
     assert (told(found.messages), found.refused) == ([(2, BACKLOG), (3, BACKLOG)], 0)
 
 
+def test_the_first_signs_of_life_of_all_hosts_leave_room_for_a_parcel() -> None:
+    """They come at once, while the couriers send those of this host."""
+    proxy = a_proxy(0, hosts=128)
+    assert all(proxy.deliver(hello(host)) is None for host in range(1, 128))
+    assert proxy.deliver(parcel(a_message(255, 1), 0)) is None
+
+
 def test_no_weight_is_lost_where_a_host_cannot_keep_more() -> None:
     """Push-sum: a host trains for long before the first member of the other one joins."""
     one, other = a_proxy(0, newest=False, adds=True), a_proxy(1, joined=False, newest=False, adds=True)
