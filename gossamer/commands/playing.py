@@ -16,6 +16,7 @@ from gossamer.commands.words import AsJson, Directory, Epsilon, Game, Greedy, Me
 from gossamer.config.command_line import help_text, left_open
 from gossamer.storage.files import to_json
 from gossamer.system.errors import UserError
+from gossamer.system.paths import shown
 
 if TYPE_CHECKING:
     from gossamer.evaluation.evaluate import Evaluation
@@ -54,8 +55,8 @@ class Evaluate:
         if runs not in ([], [self.run_dir]):
             return self._each(runs)
         with only_json(self.json):
+            env = environment(load_config(self.run_dir))  # first: playing may change the current directory
             result = self._evaluation(self.run_dir)
-            env = environment(load_config(self.run_dir))
         rules = rules_of(env)
         how = beside.protocol(result, rules.preset.frame_skip) if isinstance(rules, Atari) else None
         if self.json:
@@ -174,4 +175,4 @@ class Record:
         games, which = len(film.scores), "game" if self.episodes == 1 else "last game"
         cut = f"; the {which} was cut off after {film.cut_off:,} steps (--max-steps)" if film.cut_off else ""
         missing = f"; {games} of {self.episodes} games recorded" if games < self.episodes else ""
-        print(f"{film.path}: {film.steps:,} steps, score{'s' * (games > 1)} {scores}{cut}{missing}")
+        print(f"{shown(film.path)}: {film.steps:,} steps, score{'s' * (games > 1)} {scores}{cut}{missing}")

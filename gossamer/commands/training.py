@@ -13,6 +13,7 @@ from gossamer.commands.words import Directory, Protocol
 from gossamer.config.brief import OFTEN_TRAIN, asked, text
 from gossamer.config.command_line import help_text, left_open, parse
 from gossamer.system.options import declared, option, options
+from gossamer.system.paths import shown
 from gossamer.system.streams import LOST
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _ended(run: Run) -> int:
     mean = none if result["mean_return"] is None else f"mean return {result['mean_return']:.2f}"
     seconds, where = (
         f"{result['seconds']:,.0f} s",
-        f"checkpoint {result['checkpoint']}, everything is in {run.directory}",
+        f"checkpoint {result['checkpoint']}, everything is in {shown(run.directory)}",
     )
     steps = f"{result['steps']:,} steps ({result['frames']:,} frames)"
     try:

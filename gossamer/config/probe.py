@@ -12,6 +12,7 @@ from gossamer.envs.watchdog import Watchdog, complain
 from gossamer.presets.layers import EnvKind
 from gossamer.spaces import Box, Spec
 from gossamer.system.errors import EnvironmentFailed
+from gossamer.system.paths import staying
 
 LEAST_SIDE = 36  # pixels; `nature` needs so many, `nips` fewer
 MOST_NUMBERS = 4  # of a vector, for which a grid over all of them is not too large
@@ -43,6 +44,7 @@ class Probe:
         return {self.kind, *(kind for kind, true in more.items() if true)}
 
 
+@staying()
 def probe(env: EnvFactory) -> Probe:
     """Make one environment and look at it; one written in Python is also reset. Atari games are known."""
     if isinstance(env, Games):

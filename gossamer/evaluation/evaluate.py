@@ -27,6 +27,7 @@ from gossamer.storage.contents import CHECKPOINTS
 from gossamer.storage.directory import load_config
 from gossamer.storage.files import write_json
 from gossamer.system.errors import UserError
+from gossamer.system.paths import shown
 from gossamer.task import Task
 from gossamer.workers.member import means
 
@@ -155,7 +156,7 @@ def evaluate(
         raise UserError(f"--episodes {episodes}: must be at least 1")
     if max_steps is not None and max_steps < 1:
         raise UserError(f"--max-steps {max_steps}: must be at least 1")
-    directory = Path(run_dir)
+    directory = Path(run_dir).absolute()  # environments may change the current directory
     config = load_config(directory)
     found = Store(directory / CHECKPOINTS).get(checkpoint)
     tree = found.load()  # once, because a run that still trains may remove the checkpoint while games are played
@@ -167,7 +168,7 @@ def evaluate(
         episodes,
         seed=what.stream("evaluate") ^ seed,
         device=what.device,
-        what=f"evaluating {directory}",
+        what=f"evaluating {shown(directory)}",
         max_steps=max_steps,
         workers=env_workers,
     )
@@ -207,6 +208,6 @@ def _kept(file: Path, result: Evaluation) -> Evaluation:
     try:
         write_json(file, result.to_dict())
     except OSError as error:
-        print(f"cannot write {file}: {error.strerror}", file=sys.stderr)
+        print(f"cannot write {shown(file)}: {error.strerror}", file=sys.stderr)
         return result
     return replace(result, file=str(file))

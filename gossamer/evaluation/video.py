@@ -29,6 +29,7 @@ from gossamer.storage.contents import CHECKPOINTS, FILM
 from gossamer.storage.directory import load_config
 from gossamer.storage.files import atomic_write
 from gossamer.system.errors import EnvironmentFailed, UserError
+from gossamer.system.paths import shown
 
 MIN_HEIGHT = 400  # pixels; smaller screens are enlarged by an integer factor
 MAX_WIDTH = 1920
@@ -71,13 +72,13 @@ def record(
         raise UserError(f"--episodes {episodes}: must be at least 1")
     if max_steps < 1:
         raise UserError(f"--max-steps {max_steps}: must be at least 1")
-    directory = Path(run_dir)
+    directory = Path(run_dir).absolute()  # environments may change the current directory
     config = load_config(directory)
-    path = Path(out) if out else directory / FILM
+    path = Path(out).absolute() if out else directory / FILM
     if path.suffix.lower() not in (".mp4", ".gif"):
-        raise UserError(f"--out {path}: must end in .mp4 or .gif")
+        raise UserError(f"--out {out}: must end in .mp4 or .gif")
     if not path.parent.is_dir():
-        raise UserError(f"--out {path}: there is no directory {path.parent}")
+        raise UserError(f"--out {out}: there is no directory {shown(path.parent)}")
     found = Store(directory / CHECKPOINTS).get(checkpoint)
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws the pictures; without this it needs a screen
     what, _ = acting(task_here(config), greedy=greedy, epsilon=epsilon)

@@ -30,6 +30,7 @@ from gossamer.storage.contents import SAVED
 from gossamer.storage.files import atomic_write, sync, temporary, to_json
 from gossamer.storage.tree import flatten, non_finite, unflatten
 from gossamer.system.errors import DamagedCheckpoint, NewerCheckpoint, NonFiniteParameter, UserError
+from gossamer.system.paths import shown
 
 FORMAT = 2
 TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
@@ -175,9 +176,11 @@ class Store:
         found = self.all()
         named = [c for c in found if c.path.name == which]
         if which not in ("last", "best") and not named:
-            raise UserError(f"no checkpoint {which!r} in {self.directory}; there are: {_names(found)}, last, best")
+            raise UserError(
+                f"no checkpoint {which!r} in {shown(self.directory)}; there are: {_names(found)}, last, best"
+            )
         if not found:
-            raise UserError(f"no checkpoint in {self.directory}: the run ended before its first one")
+            raise UserError(f"no checkpoint in {shown(self.directory)}: the run ended before its first one")
         return named[0] if named else self._best(found) if which == "best" else found[-1]
 
     def recover(self) -> None:

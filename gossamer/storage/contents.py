@@ -13,6 +13,7 @@ from typing import Any
 
 from gossamer.storage.lock import LOCK
 from gossamer.system.errors import UserError
+from gossamer.system.paths import shown
 
 CONFIG, RESULT, GOSSIP, PICTURE = "config.json", "result.json", "gossip.json", "gossip.png"
 EXPORTED = "gossamer_export"  # only the `config.json` of an export has it
@@ -140,7 +141,8 @@ def clear(directory: Path) -> list[str]:
     found = survey(directory)
     if found.blocking:
         raise UserError(
-            f"--overwrite: {directory} has {listed(found.blocking)} where a run has its own files; move it away first"
+            f"--overwrite: {shown(directory)} has {listed(found.blocking)} where a run has its own files; move it away "
+            "first"
         )
     for path in found.files:
         if path.name not in (CONFIG, LOCK):

@@ -27,6 +27,7 @@ from gossamer.storage.contents import CONFIG, EXPORTED, clear, is_empty, is_run,
 from gossamer.storage.files import write_json
 from gossamer.storage.lock import RunLock, held
 from gossamer.system.errors import UserError
+from gossamer.system.paths import shown
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def prepared(config: Config, run_dir: str | Path | None, overwrite: bool) -> Ite
         with held(directory) as lock:
             _check_free(directory, overwrite)
             if not is_empty(directory) and (left := clear(directory)):
-                print(f"--overwrite: left in {directory}, as no run writes it: {listed(left)}", file=sys.stderr)
+                print(f"--overwrite: left in {shown(directory)}, as no run writes it: {listed(left)}", file=sys.stderr)
             write_json(directory / CONFIG, to_dict(config))
             made.clear()
             yield lock
@@ -56,9 +57,10 @@ def prepared(config: Config, run_dir: str | Path | None, overwrite: bool) -> Ite
 def _new(config: Config) -> tuple[Path, list[Path]]:
     """A directory that no other process has, and those that were made for it."""
     stem = f"{re.sub(r'[^A-Za-z0-9.]+', '-', title(config))}-{time.strftime('%Y%m%d-%H%M%S')}"
-    made = _make(Path("runs"))
+    runs = Path("runs").absolute()
+    made = _make(runs)
     for number in itertools.count(1):
-        directory = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        directory = runs / (stem if number == 1 else f"{stem}-{number}")
         with suppress(FileExistsError):  # several runs start within a second
             directory.mkdir()
             return directory, [*made, directory]
@@ -68,9 +70,9 @@ def _new(config: Config) -> tuple[Path, list[Path]]:
 def _make(directory: Path) -> list[Path]:
     """Create a directory if it does not exist. Return the directories that were created, outermost first."""
     if directory.is_symlink() and not directory.exists():
-        raise UserError(f"--run-dir {directory}: is a link to {directory.readlink()}, which does not exist")
+        raise UserError(f"--run-dir {shown(directory)}: is a link to {directory.readlink()}, which does not exist")
     if directory.exists() and not directory.is_dir():
-        raise UserError(f"--run-dir {directory}: is a file; give a directory")
+        raise UserError(f"--run-dir {shown(directory)}: is a file; give a directory")
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     return missing[::-1]
@@ -83,11 +85,12 @@ def _check_free(directory: Path, overwrite: bool) -> None:
     if not is_run(directory):
         told = "--overwrite" if overwrite else "--run-dir"
         raise UserError(
-            f"{told}: {directory} has files and is not a run ({CONFIG} is missing or not ours); it is left as it is"
+            f"{told}: {shown(directory)} has files and is not a run ({CONFIG} is missing or not ours); it is left as "
+            "it is"
         )
     if not overwrite:
         raise UserError(
-            f"--run-dir {directory}: exists already; go on with `gossamer resume {directory}`, "
+            f"--run-dir {shown(directory)}: exists already; go on with `gossamer resume {shown(directory)}`, "
             "add --overwrite, or give another directory"
         )
 
@@ -101,7 +104,9 @@ def _named(run_dir: str | Path | None) -> Iterator[None]:
         if isinstance(error, UserError):
             raise
         why = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"--run-dir {run_dir or 'runs'}: cannot be used ({why}); give another directory") from error
+        raise UserError(
+            f"--run-dir {shown(Path(run_dir or 'runs'))}: cannot be used ({why}); give another directory"
+        ) from error
 
 
 def title(config: Config) -> str:
@@ -117,16 +122,16 @@ def load_config(directory: Path, note: Callable[[str], None] | None = None) -> C
             raise UserError("is that of an export, which gossamer.load reads; give the run's directory here")
         config, missing = from_dict(content)
         for text in missing:
-            (note or _to_stderr)(f"{file}: {text}")
+            (note or _to_stderr)(f"{shown(file)}: {text}")
         return config
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(f"{directory}: not a run directory (no {CONFIG})") from error
+        raise UserError(f"{shown(directory)}: not a run directory (no {CONFIG})") from error
     except OSError as error:
-        raise UserError(f"{file}: cannot be read ({error.strerror})") from error
+        raise UserError(f"{shown(file)}: cannot be read ({error.strerror})") from error
     except UserError as error:
-        raise UserError(f"{file}: {error}") from error
+        raise UserError(f"{shown(file)}: {error}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{file}: truncated or altered ({error}); restore it or train again") from error
+        raise UserError(f"{shown(file)}: truncated or altered ({error}); restore it or train again") from error
 
 
 def _to_stderr(text: str) -> None:

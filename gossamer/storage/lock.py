@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gossamer.system.errors import DirectoryGone, DirectoryInUse
+from gossamer.system.paths import shown
 
 LOCK = ".lock"
 WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems that have none
@@ -44,7 +45,7 @@ class RunLock:
         """Raise `DirectoryGone` where the directory has been removed or replaced since the lock was taken."""
         if not _is(self.handle, self.directory / LOCK):
             raise DirectoryGone(
-                f"{self.directory / LOCK} is gone: the directory was removed or replaced during the run, "
+                f"{shown(self.directory / LOCK)} is gone: the directory was removed or replaced during the run, "
                 "which writes nothing more there"
             )
 
@@ -111,12 +112,12 @@ def _lock(handle: int, directory: Path, doing: str) -> None:
     except BlockingIOError as error:
         holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
         raise DirectoryInUse(
-            f"{directory}: {holder} is {doing}; wait for its end, stop it, or give another directory"
+            f"{shown(directory)}: {holder} is {doing}; wait for its end, stop it, or give another directory"
         ) from error
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:
             raise
-        print(f"{directory}: no locks here ({error.strerror}); start no second run in it", file=sys.stderr)
+        print(f"{shown(directory)}: no locks here ({error.strerror}); start no second run in it", file=sys.stderr)
 
 
 def _flock(handle: int) -> None:

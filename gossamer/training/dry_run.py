@@ -40,6 +40,7 @@ from gossamer.spaces.observations import GAME
 from gossamer.storage.checkpoint import Store
 from gossamer.storage.contents import CHECKPOINTS, CONFIG, SPEC, is_run
 from gossamer.system.errors import UserError
+from gossamer.system.paths import staying
 from gossamer.training.evaluator import check_protocol
 from gossamer.training.sinks.choice import chosen
 
@@ -80,6 +81,7 @@ def _check_importable(config: Config, cluster: str | None) -> None:
         raise UserError(f"--env {config.env.name}: {IN_A_FILE}")
 
 
+@staying()
 def try_network(config: Config, wired: Program, cluster: str | None = None, *, saved: Tree | None = None) -> Interface:
     """Make one environment and the network here, so that errors show at once; the environment's interface.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gossamer.storage.contents import LOG
 from gossamer.system.errors import EnvironmentFailed
+from gossamer.system.paths import shown
 from gossamer.training.observer import RunObserver
 
 
@@ -24,5 +25,5 @@ def ended_early(error: BaseException, observer: RunObserver, directory: Path) ->
         if error.trace:
             with suppress(OSError):
                 observer.log(error.trace)
-            told.append(f"traceback in {directory / LOG}")
+            told.append(f"traceback in {shown(directory / LOG)}")
         error.advice = "; ".join([*told, observer.checkpoints.store.last()])

@@ -88,13 +88,14 @@ def start(
     """`train`, with the arguments as data. `asked`: the command or call that asks for the run, for its log."""
     check_guard()
     keep_freed_memory()
+    directory = None if run_dir is None else Path(run_dir).absolute()  # environments may change the current directory
     composition = Composition(choices)
     config = composition.config()
     check_goal(config, control)
     _check_kept(config, run_dir)
     wired, interface = dry_run(config, control.cluster)  # what is wrong shows before anything is written
     spec = interface.to_dict()
-    with _place(control.cluster, wired, config) as place, prepared(config, run_dir, overwrite) as lock:
+    with _place(control.cluster, wired, config) as place, prepared(config, directory, overwrite) as lock:
         write_json(lock.directory / SPEC, spec)
         logger(lock.directory / LOG)(asked)
         session = Session(config, control, wired, lock, interface, None, callbacks)
@@ -164,7 +165,7 @@ def go_on(
     `start`."""
     keep_freed_memory()
     load_config(run_dir)  # before the lock: this may be no run at all
-    with held(run_dir) as lock:
+    with held(run_dir.absolute()) as lock:  # environments may change the current directory
         return _go_on(lock, control, changes, asked=asked, callbacks=callbacks)
 
 

@@ -31,6 +31,7 @@ from gossamer.storage.lock import RunLock
 from gossamer.system.errors import EnvironmentFailed, UserError
 from gossamer.system.installation import commit
 from gossamer.system.kwargs import titled
+from gossamer.system.paths import shown
 from gossamer.system.usage import Usage, descendants, environments, open_gpu
 from gossamer.system.version import __version__
 from gossamer.training.callbacks import END_SECONDS, Callback, Callbacks, LiveRun
@@ -226,7 +227,7 @@ class Session:
     def _check_callbacks(self) -> None:
         """Raise `UserError` if a callback has failed."""
         if error := self.callbacks.error:
-            raise UserError(f"{error}; traceback in {self.directory / LOG}; {self.checkpoints.store.last()}")
+            raise UserError(f"{error}; traceback in {shown(self.directory / LOG)}; {self.checkpoints.store.last()}")
 
     def _end_callbacks(self, signals: Signals, content: Mapping[str, Any]) -> None:
         """Tell callbacks that the run has ended, and wait until they have taken everything; a signal ends the wait."""
@@ -321,7 +322,7 @@ class Session:
             except Abandoned:
                 self.observer.note("the final games were left out: a signal came during them")
             except EnvironmentFailed as error:
-                where = f"training is done and saved in {self.directory}"
+                where = f"training is done and saved in {shown(self.directory)}"
                 error.advice = f"{where}; this was in the games that its members play"
                 raise
         return aggregate(self.config, last, returns, games=False, note=self.observer.note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import torch
 from some_runs import trained
 
 import gossamer
+from gossamer import cli
 from gossamer.system.errors import UserError
+
+QUICK = ["--run-dir", "runs/here", "--steps", "80", "--num-envs", "2", "--rollout-length", "4", "--threads", "1"]
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +37,26 @@ def test_one_that_turns_gradients_off_is_trained(algorithm: str, tmp_path: Path)
     more = {"learning_starts": 8, "batch_size": 4} if algorithm == "dqn" else {}
     run = trained(tmp_path / "run", env="odd_envs:NoGradients", algorithm=algorithm, **more)
     assert run.result["ended"] == "all steps done"
+
+
+def test_one_that_changes_the_current_directory_leaves_files_where_they_were_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (["train", "paac", "--env", "odd_envs:Moves", *QUICK], ["resume", "runs/here", "--steps", "200"]):
+        monkeypatch.setattr("sys.argv", ["gossamer", *words])
+        assert cli.main() == 0
+        os.chdir(tmp_path)
+    for words in (["evaluate", "runs/here", "--episodes", "1"], ["record", "runs/here", "--out", "film.gif"]):
+        monkeypatch.setattr("sys.argv", ["gossamer", *words])
+        assert cli.main() == (0 if words[0] == "evaluate" else 2)  # it has no screen
+        os.chdir(tmp_path)
+    names = {path.name for path in (tmp_path / "runs" / "here").iterdir()}
+    assert names > {"config.json", "result.json", "metrics.jsonl", "checkpoints", "evaluation-plain.json"}
+    assert f"everything is in {tmp_path / 'runs' / 'here'}" in capsys.readouterr().out
+    study = gossamer.study(["paac --num-envs 2"], envs=["odd_envs:Moves"], seeds=1, directory="study", steps=40)
+    assert study.complete
+    assert (tmp_path / "study" / "study.json").exists()
 
 
 def test_one_that_changes_the_default_type_is_refused(tmp_path: Path) -> None:
