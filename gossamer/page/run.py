@@ -55,7 +55,7 @@ class RunView:
         self._documents = {name: Document(directory / file) for name, file in DOCUMENTS.items()}
         self._changed = dict.fromkeys((*DOCUMENTS, "evaluations"), 0)  # -> version of its last change
         self._files = [Lines(directory / name) for name in (METRICS, EPISODES, LOG, EVALUATIONS)]
-        self.rows, self.episodes = Series(), Series()
+        self.rows, self.episodes = Series(), Series(spread=True)
         self._log, self._lines = deque[str](maxlen=LOG_LINES), 0
         self._evaluations: list[dict[str, Any]] = []
 
@@ -95,7 +95,8 @@ class RunView:
         before, thinned = [file.restarts for file in self._files], self.rows.thinned + self.episodes.thinned
         metrics, episodes, log, evaluations = new_lines = [file.read() for file in self._files]
         new = [file.restarts > old for file, old in zip(self._files, before, strict=True)]
-        self.rows, self.episodes = Series() if new[0] else self.rows, Series() if new[1] else self.episodes
+        self.rows = Series() if new[0] else self.rows
+        self.episodes = Series(spread=True) if new[1] else self.episodes
         if new[2]:
             self._log.clear()
         for row in filter(None, map(_parsed, metrics)):

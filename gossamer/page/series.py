@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, TypeGuard
+from zlib import crc32
 
 MOST = 4000  # rows that are kept
 
@@ -13,8 +14,9 @@ class Series:
 
     Once `most` rows are kept, every second one is dropped, and `stride` doubles."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most, self._seen = most, 0
+    def __init__(self, most: int = MOST, *, spread: bool = False) -> None:
+        """`spread`: of each `stride` rows any one is kept, and not the first: rows of several kinds may take turns."""
+        self._most, self._seen, self._spread = most, 0, spread
         self.columns: dict[str, list[float | None]] = {}  # name -> one value for each kept row; None: it has none
         self.newest: dict[str, float | None] = {}
         self.stride, self.rows = 1, 0
@@ -30,7 +32,8 @@ class Series:
     @property
     def due(self) -> bool:
         """Whether the next row will be kept."""
-        return self._seen % self.stride == 0
+        block, place = divmod(self._seen, self.stride)
+        return place == (crc32(b"%d %d" % (block, self.stride)) % self.stride if self._spread else 0)
 
     def skip(self) -> None:
         """Count a row that is not due, without storing it."""

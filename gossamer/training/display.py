@@ -238,7 +238,8 @@ class ProgressDisplay:
             self._line(plain(self._progress))
 
     def _line(self, text: str) -> None:
-        print(text, file=self._output, flush=True)
+        self._output.write(f"{text}\n")  # at once: members may have something to say at the same time
+        self._output.flush()
 
     def _render(self) -> RenderableType:
         """Called by the thread that draws, while others report."""

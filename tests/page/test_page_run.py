@@ -53,7 +53,7 @@ def complete(directory: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(5))
 def test_updates_add_up_to_one_complete_look(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when rows are thinned, a column comes late, and the run is resumed from an earlier step."""
-    monkeypatch.setattr(run_module, "Series", lambda: Series(25))
+    monkeypatch.setattr(run_module, "Series", lambda **given: Series(25, **given))
     rng, directory = random.Random(seed), write_run(tmp_path / "run", 0)
     run, browsers, steps = RunView("run", directory), [Told(), Told()], 0
     for round in range(12):

@@ -36,3 +36,14 @@ def test_thinning_keeps_the_first_row(most: int) -> None:
     for i in range(100):
         series.add({"steps": i})
     assert series.columns["steps"][0] == 0
+
+
+@pytest.mark.parametrize("order", [[0, 1], [0, 0, 1, 1], [0, 1, 2, 3], [0, 0, 0, 1]])
+def test_episodes_of_games_that_take_turns_are_all_kept_in_part(order: list[int]) -> None:
+    series = Series(400, spread=True)
+    for i in range(20_000):
+        series.add({"steps": i, "game": order[i % len(order)]})
+    kept = series.columns["game"]
+    for game in set(order):
+        assert kept.count(game) / len(kept) == pytest.approx(order.count(game) / len(order), abs=0.12)
+    assert series.columns["steps"] == sorted(series.columns["steps"])  # type: ignore[type-var]
