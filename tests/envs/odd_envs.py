@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 
 class Plain(gymnasium.Env):
@@ -54,6 +54,14 @@ class Moves(Plain):
 
 class Far(Plain):
     action_space = Box(0, 1000, (2,), np.float32)  # type: ignore[assignment]
+
+
+class Table(Plain):
+    action_space = MultiDiscrete(np.array([[2, 3], [4, 5]]))  # type: ignore[assignment]
+
+
+class Number(Plain):
+    action_space = Box(-1, 1, (), np.float32)  # type: ignore[assignment]
 
 
 def normalised() -> gymnasium.Env[Any, Any]:

@@ -136,6 +136,17 @@ def test_greedy_actions_are_those_of_the_loaded_policy(tmp_path: Path, monkeypat
     _close(run.run(["action"], {"obs": obs})[0], actions)
 
 
+@pytest.mark.parametrize("env", ["odd_envs:Table", "odd_envs:Number"])
+def test_actions_have_the_environment_s_shape(env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "envs")
+    run = trained(tmp_path / "run", env=env, precision="fp32").directory
+    obs = np.random.default_rng(0).uniform(-1, 1, (6, 2)).astype("f")
+    found = session(to_onnx(of_run(run, "last", "average"))).run(["action"], {"obs": obs})[0]
+    expected = gossamer.load(run, greedy=True).act(obs)
+    assert found.shape == expected.shape
+    _close(found, expected)
+
+
 def _no_package(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(module, "find_spec", lambda name: None)
 
