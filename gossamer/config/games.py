@@ -28,7 +28,10 @@ def check_games(config: Config, wired: Program) -> None:
     enough = None
     if "num_envs" in declared(type(config.architecture)):
         part: Any = config.architecture
-        changed = lambda number: replace(config, architecture=replace(part, num_envs=number))  # noqa: E731
+
+        def changed(num_envs: int) -> Config:
+            return replace(config, architecture=replace(part, num_envs=num_envs))
+
         enough = fitting(changed, part.num_envs, games.period)
     advice = f"use --num-envs {enough}" if enough else f"give each a multiple of {games.period}"
     raise UserError(
