@@ -105,8 +105,8 @@ class Single:
         return picture
 
     def close(self) -> None:
-        """Close the environment. Its errors are ignored, since it is no longer needed, and that it ends the process, as
-        those that call `quit()` beside `pygame.quit()`."""
+        """Close the environment. Its errors are ignored, since it is no longer needed. So is a call of `quit()`, which
+        would end the process."""
         with suppress(Exception, SystemExit):
             self.env.close()
 

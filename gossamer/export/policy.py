@@ -76,7 +76,7 @@ class TrainedPolicy:
         --last-action-reward; not for the first observation after `reset`.
 
         Discrete actions are an int, or [B] integers; others an array, or [B, *A]. Raises `UserError` for what does not
-        fit the observation space, and for a reward that is none."""
+        fit the observation space, and for a reward that is no finite number."""
         if game is not None:
             self.play(game)
         number = count(self.observation_space, obs)

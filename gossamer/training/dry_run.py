@@ -27,7 +27,7 @@ from gossamer.config.config import Config, Control
 from gossamer.config.games import check_games
 from gossamer.config.memory import check_batch, check_draws, check_memory
 from gossamer.data import Tree
-from gossamer.envs.base import Forgetful, Watchable, one_of_each
+from gossamer.envs.base import Forgetful, VectorEnv, Watchable, one_of_each
 from gossamer.envs.gym import IN_A_FILE
 from gossamer.envs.interface import Interface, describe
 from gossamer.envs.once import remember
@@ -96,21 +96,10 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, s
         closing(watchdog.watch(what.env.make(count))) as env,
     ):
         remember(what.env, env.spec)
-        if torch.get_default_dtype() != torch.float32:
-            raise UserError(
-                f"--env {what.env.name}: has set torch's default type to {torch.get_default_dtype()}, and networks are "
-                "float32; give its own tensors a dtype instead"
-            )
+        _check_made(what.env.name, env)
         if not (saved is not None or env.spec.games) and GAME in {part.name for part in env.spec.parts}:
             raise UserError(
                 f"--env {what.env.name}: the key {GAME} of observations is kept for several games; rename it"
-            )
-        if isinstance(env, Forgetful) and env.statistics:
-            print(
-                f"--env {what.env.name}: {' and '.join(env.statistics)} keeps statistics that no checkpoint has, and "
-                "without which the policy acts otherwise; leave it out, and use --normalize-observations or "
-                "--normalize-returns",
-                file=sys.stderr,
             )
         check_batch(config, wired)
         check_draws(config, wired)
@@ -134,6 +123,22 @@ def try_network(config: Config, wired: Program, cluster: str | None = None, *, s
             _check_same_games(Path(config.run.init_from), interface)
         _check_network(config, model, saved)
         return interface
+
+
+def _check_made(name: str, env: VectorEnv) -> None:
+    """Raise `UserError` if making the environment has changed torch's default type. Print a note if it has statistics
+    that no checkpoint has."""
+    if torch.get_default_dtype() != torch.float32:
+        raise UserError(
+            f"--env {name}: has set torch's default type to {torch.get_default_dtype()}, and networks are float32; "
+            "give its own tensors a dtype instead"
+        )
+    if isinstance(env, Forgetful) and env.statistics:
+        print(
+            f"--env {name}: no checkpoint has the statistics of {' and '.join(env.statistics)}, so elsewhere the "
+            "policy and its returns differ; use --normalize-observations and --normalize-returns instead",
+            file=sys.stderr,
+        )
 
 
 def _check_same_games(source: Path, interface: Interface) -> None:

@@ -67,7 +67,7 @@ def test_one_that_changes_the_default_type_is_refused(tmp_path: Path) -> None:
 
 def test_statistics_of_wrappers_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trained(tmp_path / "run", env="odd_envs:normalised")
-    told = "--env odd_envs:normalised: NormalizeReward and NormalizeObservation keeps statistics that no checkpoint has"
+    told = "odd_envs:normalised: no checkpoint has the statistics of NormalizeReward and NormalizeObservation, so"
     assert told in capsys.readouterr().err
 
 
